@@ -44,7 +44,7 @@ of_tag() {
 
 install() {
   "${kubectl[@]}" apply --server-side -k crds
-  "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml
+  "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml -f crds/clusteroperations.yaml
   # They refuse a deletion by mistake, and are about kinds that must be there.
   "${kubectl[@]}" apply --server-side -k deploy/policies
 }

@@ -1,4 +1,4 @@
--- The health of a Cluster or a Kubeconfig of clusterprovisioner.rke.io, for Argo CD. One script for both kinds.
+-- The health of what clusterprovisioner.rke.io has, for Argo CD. One script for Cluster, Kubeconfig and ClusterOperation.
 -- Suspended: waits for a person on purpose (paused, or a plan that awaits approval).
 -- Degraded: unhealthy, or a person must change something. Progressing: the operator is at work.
 
@@ -67,6 +67,19 @@ if obj.kind == "Kubeconfig" then
     return result("Degraded", told("Ready"))
   end
   return result("Progressing", told("Ready"))
+end
+
+if obj.kind == "ClusterOperation" then
+  if is("Complete", "True") then
+    return result("Healthy", told("Complete"))
+  end
+  if conditions["Complete"] == nil then
+    return result("Progressing", "waits for the operator")
+  end
+  if reason("Complete") == "AwaitingApproval" or reason("Complete") == "Paused" then
+    return result("Suspended", told("Complete"))
+  end
+  return result("Progressing", told("Complete"))
 end
 
 -- A run that only retries a fault does not hide it; any other does something about it.

@@ -5,13 +5,14 @@ use kube::CustomResourceExt;
 use serde::ser::Error as _;
 use serde_saphyr::SerializeError;
 
-use super::{Cluster, Kubeconfig, SCHEMA, SCHEMA_VERSION};
+use super::{Cluster, ClusterOperation, Kubeconfig, SCHEMA, SCHEMA_VERSION};
 
 /// Our definitions, each with the name of its file in `crds/`.
-pub fn definitions() -> [(&'static str, CustomResourceDefinition); 2] {
+pub fn definitions() -> [(&'static str, CustomResourceDefinition); 3] {
     [
         ("clusters.yaml", numbered(Cluster::crd())),
         ("kubeconfigs.yaml", numbered(Kubeconfig::crd())),
+        ("clusteroperations.yaml", numbered(ClusterOperation::crd())),
     ]
 }
 
@@ -97,7 +98,7 @@ mod tests {
         let digest = hex::encode(digest.finalize());
         assert_eq!(
             (SCHEMA, &digest[..16]),
-            (11, "5e74816ca1cf7bda"),
+            (12, "74171bfe6f96df92"),
             "the schema changed: raise `api::SCHEMA`, then write number and digest here"
         );
     }

@@ -1,4 +1,4 @@
-//! The custom resources: [`Cluster`] and [`Kubeconfig`], their schemas with rules (CEL), and the
+//! The custom resources: [`Cluster`], [`Kubeconfig`] and [`ClusterOperation`], their schemas with rules (CEL), and the
 //! [`conditions`] that tell how they are. Pure: time comes in as an argument.
 //!
 //! [`crds`] is what `rke-operator crd` prints; `crds/*.yaml` are its output, checked in, and a
@@ -23,6 +23,7 @@ mod crd;
 pub mod kubeconfig;
 pub mod next;
 pub mod observed;
+pub mod operation;
 pub mod reason;
 
 pub use cluster::{
@@ -36,6 +37,11 @@ pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
     ClusterRef, KUBECONFIG_KEY, Kubeconfig, KubeconfigReason, KubeconfigSpec, KubeconfigStatus,
     SecretFormat, SecretRef, SecretTarget, UNBIND, kubeconfig_secret,
+};
+pub use operation::{
+    ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, OperationPhase, OperationPlan,
+    OperationReason, OperationService, OperationStage, OperationType, RebootSpec, RestoreSpec,
+    RotateCertificatesSpec, StageSpec,
 };
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.
@@ -119,7 +125,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 11;
+pub const SCHEMA: u32 = 12;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -72,8 +72,8 @@ reasons! {
     Degraded, Deleting, DeletionOverdue, DeletionProtected, Disabled, DockerUnavailable, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
     HostKeyChanged, HostKeyUnknown, HostUnavailable, ImmutableField, InlineSecret,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
-    NotProvisioned, NotTaken, NotYetKnown, Orphaning, Overdue, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
-    Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RolledBack, RollingOut,
+    NotProvisioned, NotTaken, NotYetKnown, Operating, Orphaning, Overdue, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
+    Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Restoring, Retrying, RolledBack, RollingOut,
     SecretMissing, SecretNotGranted, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
     StateUnreadable, Surveying, Unproven, Unreachable, UpToDate, UpdateAvailable, Valid,
 }
@@ -157,6 +157,11 @@ pub const REASONS: &[ReasonRow] = &[
         "no API server of the cluster answers",
     ),
     no(T::Available, R::QuorumLost, "etcd has lost its quorum"),
+    no(
+        T::Available,
+        R::Restoring,
+        "etcd's data are being replaced by a snapshot",
+    ),
     yes(
         T::Ready,
         R::Ready,
@@ -472,6 +477,11 @@ pub const REASONS: &[ReasonRow] = &[
         T::Reconciling,
         R::Renewing,
         "certificates that end soon are being renewed, one component at a time",
+    ),
+    yes(
+        T::Reconciling,
+        R::Operating,
+        "a `ClusterOperation` is being carried out",
     ),
     yes(
         T::Reconciling,

@@ -132,6 +132,7 @@ impl Handover<'_> {
             applied: None,
             populated: self.saved.memory.populated,
             refused: self.saved.memory.refused.clone(),
+            operations: self.saved.memory.operations.clone(),
         };
         state
     }

@@ -44,6 +44,7 @@ pub(super) async fn take_over(environment: &Environment) -> Result<(), CliError>
             applied: None,
             populated: saved.memory.populated,
             refused: saved.memory.refused.clone(),
+            operations: saved.memory.operations.clone(),
         },
         ..saved
     };

@@ -12,7 +12,7 @@ use super::{
     report::{CliError, Failure},
 };
 use crate::{
-    api::{KubeconfigReason, conditions::ConditionType, definitions},
+    api::{KubeconfigReason, OperationReason, conditions::ConditionType, definitions},
     config::{Support, json_schema, keys},
     error::ErrorClass,
 };
@@ -315,6 +315,12 @@ fn conditions() -> String {
         "\n# The condition `Ready` of a `Kubeconfig`\n\n| Reason | Meaning |\n|---|---|\n",
     );
     for (reason, means) in KubeconfigReason::TABLE {
+        let _ = writeln!(page, "| `{}` | {means} |", reason.name());
+    }
+    page.push_str(
+        "\n# The condition `Complete` of a `ClusterOperation`\n\n| Reason | Meaning |\n|---|---|\n",
+    );
+    for (reason, means) in OperationReason::TABLE {
         let _ = writeln!(page, "| `{}` | {means} |", reason.name());
     }
     page

@@ -5,6 +5,7 @@
 mod apply;
 mod arrival;
 mod details;
+mod operate;
 mod report;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use kube::{
     ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
 };
+use operate::Operated;
 use report::{Facts, Found, provisioned, silent, valid};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -25,6 +27,7 @@ use super::{
     events::{Notice, publish},
     guarded, kubeconfig, memory,
     metrics::Controller,
+    operation,
     queue::{Action, Class, Slot},
     ready::Stage,
     reasons::{self, Reasoned},
@@ -212,6 +215,10 @@ impl Reconcile<'_> {
         };
         let environment =
             environment::environment(self.ctx, self.view, owner, &wanted.host_keys).await?;
+        if stage == Stage::New {
+            let why = "its Cluster is not built yet";
+            operation::wait(self.ctx, &self.view.name(), why).await?;
+        }
         match stage {
             // There is nothing to look at, and nothing is built.
             Stage::New if self.view.is_paused() => {
@@ -246,7 +253,13 @@ impl Reconcile<'_> {
             prober.watch(self.view, saved, environment);
         }
         self.report_probed().await?;
-        let class = if stage == Stage::Changed && !self.view.is_paused() {
+        let operation = operation::next(self.ctx, self.view).await?;
+        if let Some(operation) = operation.as_ref().filter(|_| self.view.is_paused()) {
+            self.wait_unpaused(operation).await?;
+        }
+        let operation = operation.filter(|_| !self.view.is_paused());
+        let is_change = stage == Stage::Changed || operation.is_some();
+        let class = if is_change && !self.view.is_paused() {
             Class::Change
         } else {
             Class::Look
@@ -259,7 +272,17 @@ impl Reconcile<'_> {
         if let Err(ahead) = self.enter(class) {
             return self.queued(wanted, class, ahead).await;
         }
-        Box::pin(self.look(wanted, environment)).await
+        let Some(operation) = operation else {
+            return Box::pin(self.look(wanted, environment)).await;
+        };
+        match Box::pin(self.operate(&operation, wanted, environment)).await? {
+            Operated::Stops(action) => Ok(action),
+            Operated::Over => Box::pin(self.look(wanted, environment)).await,
+            Operated::Again(wait) => {
+                let action = Box::pin(self.look(wanted, environment)).await?;
+                Ok(action.within(wait))
+            }
+        }
     }
 
     /// From here on the nodes are worked on. `Err`: there is no slot for that, and that many come first.
@@ -293,6 +316,8 @@ impl Reconcile<'_> {
         }
         self.status.set_handled();
         self.status.set_pending(None);
+        let why = "the config of its Cluster is not understood";
+        operation::wait(self.ctx, &self.view.name(), why).await?;
         let Found {
             mut conditions,
             facts,
@@ -534,7 +559,7 @@ impl Reconcile<'_> {
         }
         let class = match run {
             Run::Heal | Run::Renew => Class::Heal,
-            Run::Provision | Run::Change | Run::Remove => Class::Change,
+            Run::Provision | Run::Change | Run::Operate | Run::Remove => Class::Change,
         };
         let waits = self.enter(class).err();
         let (reason, message) = match waits {

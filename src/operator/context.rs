@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret as KubeSecre
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ObjectMeta, PartialObjectMeta},
+    core::DeserializeGuard,
     runtime::reflector::{ObjectRef, Store},
 };
 use tokio::{sync::watch, time::Instant};
@@ -26,6 +27,7 @@ use super::{
     home::ServerTime,
     kubeconfig::Visits,
     metrics::{Controller, Seen},
+    operation,
     prober::{ProbeView, Prober},
     queue::{Action, Queue},
     removal::Attempts,
@@ -33,7 +35,7 @@ use super::{
     transitions::Outages,
 };
 use crate::{
-    api,
+    api::{self, ClusterOperation},
     apply::remote::Remote,
     apply::stop::{Stop, StopCause},
     environment::Clock,
@@ -69,6 +71,8 @@ pub(super) struct Caches {
     pub(super) secrets: Store<PartialObjectMeta<KubeSecret>>,
     /// The ConfigMaps next to them.
     pub(super) config_maps: Store<PartialObjectMeta<ConfigMap>>,
+    /// The operations of Clusters.
+    pub(super) operations: Store<DeserializeGuard<ClusterOperation>>,
     /// Moves whenever one of them does.
     pub(super) news: watch::Receiver<u64>,
 }
@@ -258,6 +262,9 @@ impl Context {
                 (now.map(|now| now.metadata.clone()), *version)
             }
             SourceVersion::File { path, digest } => return self.files.is_newer(path, digest),
+            SourceVersion::Operation { name, uid } => {
+                return operation::is_withdrawn(self, name, uid);
+            }
         };
         now.and_then(|now| version(now.resource_version.as_deref()))
             .is_some_and(|now| now > then)

@@ -20,7 +20,7 @@ use super::{
     wiring::{self, End},
 };
 use crate::{
-    api::Kubeconfig,
+    api::{ClusterOperation, Kubeconfig},
     apply::{remote::OverSsh, stop::Stop},
     environment::Clock,
     host::{OtherMachines, ServiceRanges},
@@ -195,5 +195,9 @@ async fn check(client: &Client) -> Result<(), OperatorError> {
         .list_metadata(&one)
         .await
         .map_err(|source| reading("kubeconfigs.clusterprovisioner.rke.io", source))?;
+    Api::<ClusterOperation>::all(client.clone())
+        .list_metadata(&one)
+        .await
+        .map_err(|source| reading("clusteroperations.clusterprovisioner.rke.io", source))?;
     Ok(())
 }

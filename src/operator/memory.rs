@@ -30,7 +30,9 @@ use crate::{
     },
     error::{ErrorClass, Explain, with_causes},
     model::{ClusterId, Digest},
-    state::{Applied, ClusterState, Loaded, StateError, Store, secret::SecretStore},
+    state::{
+        Applied, BegunOperation, ClusterState, Loaded, StateError, Store, secret::SecretStore,
+    },
 };
 
 /// What is kept under an object's name.
@@ -263,6 +265,23 @@ pub(super) async fn remember(
         tracing::warn!(error, "cannot keep the applied config");
     }
     Ok(Some(digest))
+}
+
+/// Remembers that an operation was begun, or has ended: in the state, so that no other object of its name is begun.
+pub(super) async fn remember_operation(
+    ctx: &Context,
+    view: &ClusterObject,
+    name: &str,
+    operation: BegunOperation,
+) -> Result<(), StateError> {
+    let store = OwnedStore::new(ctx, view);
+    let Loaded::Present { saved, revision } = store.load().await? else {
+        let place = store.place();
+        return Err(StateError::Conflict { place });
+    };
+    let mut saved = *saved;
+    saved.memory.remember(name, operation);
+    store.save(&saved, Some(&revision)).await
 }
 
 /// The store of an object's state, for a run.

@@ -56,6 +56,8 @@ pub(super) enum SourceVersion {
     },
     /// A file.
     File { path: String, digest: ContentDigest },
+    /// The operation that a run carries out: one that is paused, deleted or gone has no contents any more.
+    Operation { name: String, uid: String },
 }
 
 impl SourceVersion {
@@ -81,11 +83,12 @@ impl SourceVersion {
         })
     }
 
-    const fn digest(&self) -> &[u8; 32] {
+    const fn digest(&self) -> Option<&ContentDigest> {
         match self {
             Self::Secret { digest, .. }
             | Self::ConfigMap { digest, .. }
-            | Self::File { digest, .. } => digest,
+            | Self::File { digest, .. } => Some(digest),
+            Self::Operation { .. } => None,
         }
     }
 }
@@ -259,7 +262,7 @@ impl Sources {
                 let map = at("ConfigMap", name).read(&self.config_maps).await.ok()?;
                 SourceVersion::of_config_map(&map)?
             }
-            SourceVersion::File { .. } => return None,
+            SourceVersion::File { .. } | SourceVersion::Operation { .. } => return None,
         };
         (now.digest() == read.digest()).then_some(now)
     }

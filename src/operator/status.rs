@@ -527,6 +527,8 @@ pub(super) enum Run {
     Heal,
     /// Certificates that end soon are made anew, without any other change.
     Renew,
+    /// An operation that a person asked for.
+    Operate,
     /// Back to bare nodes.
     Remove,
 }
@@ -534,7 +536,9 @@ pub(super) enum Run {
 impl Run {
     pub(super) const fn condition(self) -> ConditionType {
         match self {
-            Self::Provision | Self::Change | Self::Heal | Self::Renew => ConditionType::Reconciling,
+            Self::Provision | Self::Change | Self::Heal | Self::Renew | Self::Operate => {
+                ConditionType::Reconciling
+            }
             Self::Remove => ConditionType::Deleting,
         }
     }
@@ -545,13 +549,16 @@ impl Run {
             Self::Change => Reason::RollingOut,
             Self::Heal => Reason::Healing,
             Self::Renew => Reason::Renewing,
+            Self::Operate => Reason::Operating,
             Self::Remove => Reason::Removing,
         }
     }
 
     pub(super) const fn starting(self) -> &'static str {
         match self {
-            Self::Provision | Self::Change | Self::Heal | Self::Renew => "reads what is there",
+            Self::Provision | Self::Change | Self::Heal | Self::Renew | Self::Operate => {
+                "reads what is there"
+            }
             Self::Remove => "reads what is left",
         }
     }

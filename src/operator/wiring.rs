@@ -35,11 +35,11 @@ use super::{
     files::POLL,
     health::{BEAT, Health, Phase},
     home::ServerTime,
-    kubeconfig,
-    queue::{self, Action, Arrival, Cause, Key, Slot, Worker},
+    kubeconfig, operation,
+    queue::{self, Action, Arrival, Cause, Class, Key, Slot, Worker},
 };
 use crate::{
-    api::{Kubeconfig, REQUESTS},
+    api::{ClusterOperation, Kubeconfig, REQUESTS},
     apply::stop::Stop,
     error::with_causes,
 };
@@ -71,6 +71,7 @@ pub(super) async fn controllers(
     let seen = writer.as_reader();
     let secrets_writer = Writer::<PartialObjectMeta<KubeSecret>>::default();
     let maps_writer = Writer::<PartialObjectMeta<ConfigMap>>::default();
+    let operations_writer = Writer::default();
     let ctx = Context::new(
         options,
         client,
@@ -79,6 +80,7 @@ pub(super) async fn controllers(
             clusters: seen.clone(),
             secrets: secrets_writer.as_reader(),
             config_maps: maps_writer.as_reader(),
+            operations: operations_writer.as_reader(),
             news,
         },
         Arc::clone(health),
@@ -97,6 +99,7 @@ pub(super) async fn controllers(
         kubeconfigs: kubeconfigs_writer,
         secrets: secrets_writer,
         config_maps: maps_writer,
+        operations: operations_writer,
     };
     let mut watches = std::pin::pin!(async {
         tokio::select! {
@@ -136,8 +139,9 @@ async fn filled(ctx: &Context, kubeconfigs: &Kubeconfigs) {
         caches.secrets.wait_until_ready(),
         caches.config_maps.wait_until_ready(),
         kubeconfigs.seen.wait_until_ready(),
+        caches.operations.wait_until_ready(),
     );
-    if let (Ok(()), Ok(()), Ok(()), Ok(())) = all {
+    if let (Ok(()), Ok(()), Ok(()), Ok(()), Ok(())) = all {
         return;
     }
     // The watch is gone, and with it the caller.
@@ -150,6 +154,7 @@ struct Writers {
     kubeconfigs: Writer<DeserializeGuard<Kubeconfig>>,
     secrets: Writer<PartialObjectMeta<KubeSecret>>,
     config_maps: Writer<PartialObjectMeta<ConfigMap>>,
+    operations: Writer<DeserializeGuard<ClusterOperation>>,
 }
 
 /// The Clusters, as a queue works with them.
@@ -178,7 +183,15 @@ impl Clusters {
 
 impl Worker for Clusters {
     fn arrival(&self, key: &Key, cause: Cause) -> Option<Arrival> {
-        Some(cluster::arrival(&*self.get(key)?, cause))
+        match self.get(key) {
+            Some(object) => Some(cluster::arrival(&object, cause)),
+            None => operation::waits_for(&self.0, key).then_some(Arrival {
+                class: Class::Brief,
+                nodes: 0,
+                hangs: false,
+                settles: None,
+            }),
+        }
     }
 
     /// Every line that is logged meanwhile has the name of the Cluster.
@@ -192,7 +205,7 @@ impl Worker for Clusters {
                     tracing::debug!(kind = "Cluster", ?action, "a pass ended");
                     action
                 }
-                None => Action::await_change(),
+                None => Box::pin(operation::without_cluster(&self.0, &slot.key)).await,
             }
         };
         reconcile.instrument(span).boxed()
@@ -281,6 +294,20 @@ async fn watches(
             .flat_map(changes(version))
             .for_each(each(|name| kubeconfigs.arrives(name, Cause::Changed)))
     };
+    let operations = {
+        let what = "the ClusterOperations";
+        let all = Api::<DeserializeGuard<ClusterOperation>>::all(ctx.client.clone());
+        let told = moved.clone();
+        let mut of = operation::Subjects::default();
+        reflected(ctx, what, all, writers.operations)
+            .inspect(move |_| told())
+            .flat_map(changes(operation::what_matters))
+            .for_each(each(move |name| {
+                if let Some(cluster) = of.touched(ctx, name) {
+                    clusters.arrives(&cluster, Cause::Reference);
+                }
+            }))
+    };
     let secrets = {
         let what = "the Secrets with credentials";
         credentials_seen(ctx, what, writers.secrets, moved.clone()).for_each(each(|name| {
@@ -303,11 +330,19 @@ async fn watches(
         clusters.arrives(&about.name, Cause::Reference);
         std::future::ready(())
     });
-    tokio::join!(objects, others, secrets, config_maps, files, hints);
+    tokio::join!(
+        objects,
+        others,
+        operations,
+        secrets,
+        config_maps,
+        files,
+        hints
+    );
 }
 
 /// What to do with each object.
-fn each(with: impl Fn(&str)) -> impl FnMut(String) -> std::future::Ready<()> {
+fn each(mut with: impl FnMut(&str)) -> impl FnMut(String) -> std::future::Ready<()> {
     move |name| {
         with(&name);
         std::future::ready(())

@@ -278,6 +278,42 @@ pub struct OperatorMemory {
     /// Changes of components that failed on a node and were taken back there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
+    /// The `ClusterOperation` objects that were begun, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub operations: BTreeMap<String, BegunOperation>,
+}
+
+/// How many operations are remembered.
+const OPERATIONS: usize = 200;
+
+impl OperatorMemory {
+    /// Remembers an operation; the one that began first is forgotten where there are too many.
+    pub fn remember(&mut self, name: &str, operation: BegunOperation) {
+        self.operations.insert(name.to_owned(), operation);
+        if self.operations.len() > OPERATIONS {
+            let all = self.operations.iter();
+            let oldest = all.min_by_key(|(_, one)| one.at);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.operations.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// An operation that was begun. Another object of its name is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BegunOperation {
+    /// The uid of the object.
+    pub uid: String,
+    /// When.
+    pub at: Timestamp,
+    /// When it ended, well or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// Which restore of the cluster it is, of one that restores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<u32>,
 }
 
 /// A definition of a component that failed on a node, on which the former one runs again. It is not tried again until

@@ -20,8 +20,9 @@ use std::{borrow::Cow, io};
 use futures::future::BoxFuture;
 
 pub use self::cluster::{
-    Applied, Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, EtcdEpoch,
-    InventoryEntry, Membership, OperatorMemory, Reached, Refused, ServiceAccounts, SnapshotRef,
+    Applied, Authority, BastionEntry, BegunOperation, CaPair, ClusterState, EncryptionKey,
+    EtcdEpoch, InventoryEntry, Membership, OperatorMemory, Reached, Refused, ServiceAccounts,
+    SnapshotRef,
 };
 pub use self::digest_key::DigestKey;
 pub use self::given::GivenCertificates;

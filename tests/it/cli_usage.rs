@@ -65,7 +65,7 @@ fn definitions_go_to_stdout_and_nothing_else_does() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert_eq!(
         ran.stdout.matches("kind: CustomResourceDefinition").count(),
-        2
+        3
     );
 }
 

@@ -187,6 +187,7 @@ fn the_definitions_are_in_no_release() {
     assert_eq!(
         names,
         [
+            "clusteroperations.clusterprovisioner.rke.io",
             "clusters.clusterprovisioner.rke.io",
             "kubeconfigs.clusterprovisioner.rke.io"
         ]

@@ -166,7 +166,13 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
             let mut every = EveryKind::default();
             let kills = killed_until(&management, &mut every, MINUTES, built, has_its_finalizer);
             // What follows a kill's step within milliseconds may be over before the kill comes, and is not done again.
-            let long = ["import", "pull", "run", "wait for a component", "wait for the node"];
+            let long = [
+                "import",
+                "pull",
+                "run",
+                "wait for a component",
+                "wait for the node",
+            ];
             assert!(
                 kills >= 9 && long.iter().all(|kind| every.0.contains(*kind)),
                 "{kills} kills: {:?}",

@@ -187,7 +187,7 @@ fn refused() -> Vec<Refused> {
 
 /// The definitions are structural, the API server affords the rules, and it keeps them.
 fn the_schema_is_accepted_and_kept(management: &Management) {
-    for plural in ["clusters", "kubeconfigs"] {
+    for plural in ["clusters", "kubeconfigs", "clusteroperations"] {
         let name = format!("{plural}.clusterprovisioner.rke.io");
         let definition = management.get(&["crd", &name]);
         assert!(is(&definition, "Established", "True"), "{definition:#}");

@@ -321,6 +321,7 @@ fn it_has_the_rights_that_it_uses_and_a_new_release_restarts_nothing() {
     });
 
     its_metrics_are_read_by_who_may(&management);
+    an_operation_is_carried_out(&management);
 
     // A new release, over a living cluster.
     let before = containers(management.second());
@@ -429,6 +430,7 @@ fn nothing_in_use_is_deleted(management: &Management) {
         ("rkec", CLUSTER),
         ("crd", "clusters.clusterprovisioner.rke.io"),
         ("crd", "kubeconfigs.clusterprovisioner.rke.io"),
+        ("crd", "clusteroperations.clusterprovisioner.rke.io"),
         ("namespace", "rke-operator"),
         ("namespace", "rke-operator-credentials"),
     ] {
@@ -453,6 +455,55 @@ fn nothing_in_use_is_deleted(management: &Management) {
     let there = management.cluster(CLUSTER).expect("the Cluster");
     assert_eq!(there["metadata"]["deletionTimestamp"], Value::Null);
     management.edit(CLUSTER, &protect(Value::Null));
+}
+
+/// An object of a user who may asks for it, and goes when it is done.
+fn an_operation_is_carried_out(management: &Management) {
+    let served = |management: &Management| {
+        let node = management.second();
+        node.sh("openssl x509 -noout -serial -in /etc/kubernetes/ssl/kube-scheduler.pem")
+            .expect("a certificate")
+    };
+    let before = served(management);
+    let operation = json!({
+        "apiVersion": "clusterprovisioner.rke.io/v1alpha1",
+        "kind": "ClusterOperation",
+        "metadata": {"name": "rotate"},
+        "spec": {
+            "clusterRef": {"name": CLUSTER},
+            "type": "RotateCertificates",
+            "rotateCertificates": {"services": ["kube-scheduler"]},
+            "ttlSecondsAfterFinished": 0,
+        },
+    });
+    let verbs = "--verb=create,get";
+    let kind = "--resource=clusteroperations.clusterprovisioner.rke.io";
+    let role = ["create", "clusterrole", "joe", verbs, kind];
+    management.kubectl(&role).well();
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "joe",
+        "--clusterrole=joe",
+        "--user=joe",
+    ];
+    management.kubectl(&bind).well();
+    Site::eventually("joe may create operations", SOON, || {
+        let asked = ["auth", "can-i", "create", "rkeo", "--as=joe"];
+        management.kubectl(&asked).status == 0
+    });
+    let refused = management.send(&["create", "--as=joe"], &operation);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("the verb \"operate\""),
+        "{refused:?}"
+    );
+    management.send(&["create"], &operation).well();
+    Site::eventually("it is done, and gone", MINUTES, || {
+        management.find(&["rkeo", "rotate"]).is_none()
+    });
+    assert_ne!(served(management), before);
+    management.settled(CLUSTER, MINUTES);
 }
 
 /// A plan is approved by a user who may, and in their name.

@@ -146,6 +146,7 @@ mod operator_lifecycle;
 mod operator_logs;
 mod operator_moves;
 mod operator_nodes;
+mod operator_operations;
 mod operator_process;
 mod operator_queue;
 mod operator_sight;

@@ -454,6 +454,47 @@ async fn the_states_of_a_kubeconfig_are_understood_by_the_tools() {
     ]);
 }
 
+/// A `ClusterOperation` waits, for a person or not, and ends well or not.
+#[tokio::test(start_paused = true)]
+async fn the_states_of_an_operation_are_understood_by_the_tools() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let of = async |name: &str, spec: Value, word: &'static str| {
+        let there = move |object: Option<&Value>| {
+            object.is_some_and(|object| reason(object, "Complete") == word)
+        };
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        rig.api.plant("clusteroperations", &object);
+        let found = rig.api.until("clusteroperations", "", name, there);
+        found.await.unwrap()
+    };
+    let spec = |cluster: &str, more: Value| {
+        let mut spec = more;
+        spec["clusterRef"] = json!({"name": cluster});
+        spec
+    };
+    let rotation = |stage: &str| json!({"type": "RotateCA", "rotateCA": {"stage": stage}});
+    let encryption = json!({"type": "RotateEncryptionKey"});
+    let waits = of("waits", spec("b", rotation("Start")), "Queued").await;
+    let done = of("done", spec("a", rotation("Start")), "Succeeded").await;
+    let refused = of("refused", spec("a", encryption), "NotPossible").await;
+    let asks = of("asks", spec("a", rotation("Complete")), "AwaitingApproval").await;
+    let case = |name, object, kstatus, argo, says| Case {
+        name,
+        object,
+        kstatus,
+        argo,
+        says,
+    };
+    check(&[
+        case("waits", waits, "InProgress", "Progressing", "no Cluster"),
+        case("done", done, "Current", "Healthy", "Succeeded"),
+        case("refused", refused, "Failed", "Degraded", "NotPossible"),
+        case("asks", asks, "InProgress", "Suspended", "status.plan"),
+    ]);
+}
+
 /// Each field that a script reads may be missing or of another type.
 #[test]
 fn a_health_script_fails_on_no_object() {
@@ -463,7 +504,7 @@ fn a_health_script_fails_on_no_object() {
         json!({"conditions": []}),
         json!({"conditions": [{}, {"type": "Ready"}]}),
     ] {
-        for kind in ["Cluster", "Kubeconfig"] {
+        for kind in ["Cluster", "Kubeconfig", "ClusterOperation"] {
             for deleted in [json!(null), json!("2030-01-01T00:00:00Z")] {
                 let object = json!({"kind": kind, "metadata": {"name": "a", "deletionTimestamp": deleted}, "status": status});
                 let (health, message) = argo(&object);
@@ -483,7 +524,7 @@ fn the_patch_of_argo_cd_has_the_script_for_each_kind() {
     let keys: Vec<&str> = data.keys().map(String::as_str).collect();
     assert_eq!(
         keys,
-        ["Cluster", "Kubeconfig"]
+        ["Cluster", "ClusterOperation", "Kubeconfig"]
             .map(|kind| format!("resource.customizations.health.clusterprovisioner.rke.io_{kind}"))
     );
     for script in data.values() {

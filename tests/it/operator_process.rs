@@ -226,7 +226,7 @@ async fn definitions_that_do_not_suit_are_an_error_at_the_start() {
         matches!(&error, OperatorError::Forbidden { verb: "get", .. }),
         "{error:?}"
     );
-    assert_eq!(definitions().len(), 2);
+    assert_eq!(definitions().len(), 3);
 }
 
 /// Without admission policies nothing guards the definitions; a name of a release that is not known is no reason to stop.
@@ -350,7 +350,7 @@ async fn the_services_of_the_management_cluster_are_known() {
     assert!(!rig.services.contains("10.44.0.1".parse().unwrap()));
 }
 
-/// The life of a cluster: created, renewed, orphaned twice, taken over, removed. Waits for nothing
+/// The life of a cluster: created, operated on, renewed, orphaned twice, taken over, removed. Waits for nothing
 /// to be well.
 async fn live(rig: &Rig) {
     let minutes = |minutes: u64| tokio::time::sleep(Duration::from_secs(60 * minutes));
@@ -372,6 +372,11 @@ async fn live(rig: &Rig) {
         rig.api
             .patch("secrets", CREDENTIALS, "a-kubeconfig", &edited);
     }
+    minutes(3).await;
+    let operation = json!({"metadata": {"name": "once"}, "spec": {
+        "clusterRef": {"name": "a"}, "type": "RotateCertificates", "ttlSecondsAfterFinished": 0,
+    }});
+    rig.api.plant("clusteroperations", &operation);
     minutes(3).await;
     for _ in 0..2 {
         rig.nodes.kill("n1");

@@ -1,5 +1,7 @@
 //! What outlives a run is kept as soon as it changes: in the store first, then beside it.
 
+use std::collections::BTreeMap;
+
 use rke_operator::{
     facts::{Baseline, HostView, StateCopy},
     model::{CLAIM, FILES_IMAGE, NodeName, Secret, path},
@@ -69,6 +71,7 @@ fn what_the_operator_remembers_is_saved_and_no_copy_changes() {
         }),
         populated: false,
         refused: Vec::new(),
+        operations: BTreeMap::new(),
     };
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     assert_eq!(stages(&plan), ["state"]);

@@ -47,7 +47,9 @@ impl Reconcile<'_> {
         let task = Task {
             purpose: match purpose {
                 Run::Heal | Run::Renew => wanted.upkeep(),
-                Run::Provision | Run::Change | Run::Remove => Goal::Up(&wanted.intent),
+                Run::Provision | Run::Change | Run::Operate | Run::Remove => {
+                    Goal::Up(&wanted.intent)
+                }
             },
             first,
             slot: self.slot,

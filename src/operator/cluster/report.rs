@@ -466,7 +466,9 @@ fn done(run: Option<Run>) -> Notice {
     let (reason, note) = match run {
         Some(Run::Heal) => ("Healed", "what differed from the spec was put right"),
         Some(Run::Renew) => ("Renewed", "certificates that would have ended were renewed"),
-        Some(Run::Provision | Run::Change | Run::Remove) | None => ("Provisioned", APPLIED),
+        Some(Run::Provision | Run::Change | Run::Operate | Run::Remove) | None => {
+            ("Provisioned", APPLIED)
+        }
     };
     Notice::normal(reason, "Apply", note)
 }

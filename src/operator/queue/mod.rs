@@ -60,6 +60,19 @@ impl Action {
     pub(super) const fn retry(wait: Duration) -> Self {
         Self::Retry(wait)
     }
+
+    /// The same, and after that time at the latest.
+    #[must_use]
+    pub(super) fn within(self, most: Duration) -> Self {
+        match self {
+            Self::AwaitChange => Self::Requeue(most),
+            Self::Requeue(wait) => Self::Requeue(wait.min(most)),
+            Self::Retry(wait) => Self::Retry(wait.min(most)),
+            Self::InLine(class, wait) => {
+                Self::InLine(class, Some(wait.map_or(most, |wait| wait.min(most))))
+            }
+        }
+    }
 }
 
 /// Why an object arrives in the queue.

@@ -1,13 +1,15 @@
 //! Formats: what is written is read back, what an earlier release wrote too, and nothing else.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::{super::tests::saved, *};
 use crate::{
     model::{Component, Digest, EtcdKeyspace, NodeName},
     state::{
-        Applied, BastionEntry, CaPair, DigestKey, EtcdEpoch, Membership, OperatorMemory, Reached,
-        Refused, SnapshotRef,
+        Applied, BastionEntry, BegunOperation, CaPair, DigestKey, EtcdEpoch, Membership,
+        OperatorMemory, Reached, Refused, SnapshotRef,
     },
 };
 
@@ -32,6 +34,15 @@ fn what_is_written_is_read_back() {
             at: Timestamp::UNIX_EPOCH,
             why: "it keeps exiting".to_owned(),
         }],
+        operations: BTreeMap::from([(
+            "reboot-1".to_owned(),
+            BegunOperation {
+                uid: "2c3d".to_owned(),
+                at: Timestamp::UNIX_EPOCH,
+                ended: Some(Timestamp::UNIX_EPOCH),
+                restore: Some(1),
+            },
+        )]),
     };
     let text = encode(&state);
     assert_eq!(decode(text.expose()), Ok(state.clone()));

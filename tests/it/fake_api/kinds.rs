@@ -1,7 +1,7 @@
 //! The kinds that the fake knows; a path of any other is 404, as in a real server.
 
 use kube::CustomResourceExt;
-use rke_operator::api::{Cluster, Kubeconfig};
+use rke_operator::api::{Cluster, ClusterOperation, Kubeconfig};
 use serde_json::Value;
 
 /// A kind of object.
@@ -116,6 +116,11 @@ pub(crate) fn kinds() -> Vec<Kind> {
     let ours = [
         ("clusters", "Cluster", Cluster::crd()),
         ("kubeconfigs", "Kubeconfig", Kubeconfig::crd()),
+        (
+            "clusteroperations",
+            "ClusterOperation",
+            ClusterOperation::crd(),
+        ),
     ]
     .map(|(plural, kind, crd)| {
         let schema = crd.spec.versions[0].schema.as_ref().unwrap();

@@ -26,7 +26,11 @@ pub(crate) const CREDENTIALS: &str = "rke-operator-credentials";
 const SAMPLE: &str = include_str!("../../../samples/cluster-minimal.yaml");
 
 /// The definitions as they are checked in.
-const DEFINITIONS: [&str; 2] = ["crds/clusters.yaml", "crds/kubeconfigs.yaml"];
+const DEFINITIONS: [&str; 3] = [
+    "crds/clusters.yaml",
+    "crds/kubeconfigs.yaml",
+    "crds/clusteroperations.yaml",
+];
 
 /// How long the API server may take for something small.
 const SOON: Duration = Duration::from_secs(60);
@@ -54,10 +58,8 @@ impl Management {
         for file in DEFINITIONS {
             management.kubectl(&["create", "-f", file]).well();
         }
-        let all =
-            "crd/clusters.clusterprovisioner.rke.io crd/kubeconfigs.clusterprovisioner.rke.io";
         let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s"];
-        wait.extend(all.split(' '));
+        wait.extend(DEFINITIONS.iter().flat_map(|file| ["-f", file]));
         management.kubectl(&wait).well();
         for namespace in [NAMESPACE, CREDENTIALS] {
             management

@@ -1,0 +1,477 @@
+//! One operation of a cluster, carried out within its one reconcile. What differs from the config waits meanwhile.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use sha2::{Digest as _, Sha256};
+
+use super::Reconcile;
+use crate::{
+    api::{
+        ClusterOperation, OperationPlan, OperationReason,
+        conditions::{ConditionSet, ConditionType, Reason, shorten},
+    },
+    apply::stop::StopCause,
+    converge::{self, Convergence, Error, Goal, Named, Outcome, RestoreError},
+    environment::Environment,
+    error::{ErrorClass, Explain},
+    model::printable_lines,
+    operator::{
+        context::{ReconcileError, explained},
+        environment::Wanted,
+        events::{Notice, publish},
+        memory,
+        operation::{self, Errand, Replacement, Told},
+        queue::Action,
+        run::{self, Task, stopped},
+        status::Run,
+    },
+    plan::{self, Plan},
+    state::{BegunOperation, ClusterState, StateError},
+    status::cases,
+};
+
+/// How long a plan in the status is, in bytes.
+const PLAN: usize = 8192;
+
+/// Before the reason why the last run failed, while another one is in progress.
+const FAILED: &str = "; the last one failed: ";
+
+/// When one that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What becomes of the pass after its operation.
+pub(super) enum Operated {
+    /// It is over.
+    Stops(Action),
+    /// The cluster is looked at: there is nothing more to do for the operation, or it waits for a person.
+    Over,
+    /// The cluster is looked at, and the operation is tried again after that time.
+    Again(Duration),
+}
+
+/// How far an operation is.
+struct Operation<'a> {
+    object: &'a ClusterOperation,
+    name: String,
+    uid: String,
+    /// When this pass took it up.
+    now: Timestamp,
+    /// When it began.
+    began: Option<Timestamp>,
+    /// Which restore of the cluster it is.
+    restore: Option<u32>,
+}
+
+impl Operation<'_> {
+    fn told(&self, reason: OperationReason, message: impl Into<String>) -> Told {
+        Told {
+            began: self.began,
+            ..Told::new(reason, message)
+        }
+    }
+
+    /// How much of its time is left; `None`: none.
+    fn left(&self, now: Timestamp) -> Option<Duration> {
+        let all = self.object.spec.deadline();
+        let Some(began) = self.began else {
+            return Some(all);
+        };
+        // A clock that was set back gives no more than all of it.
+        let passed = now.duration_since(began).max(SignedDuration::ZERO);
+        let left = all.checked_sub(passed.unsigned_abs())?;
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+impl Reconcile<'_> {
+    /// Its Cluster is paused.
+    pub(super) async fn wait_unpaused(
+        &self,
+        object: &ClusterOperation,
+    ) -> Result<(), ReconcileError> {
+        let told = Told::new(
+            OperationReason::Paused,
+            "its Cluster's spec says `paused: true`",
+        );
+        operation::tell(self.ctx, object, &told).await
+    }
+
+    /// Carries it out as far as it goes.
+    pub(super) async fn operate(
+        &mut self,
+        object: &ClusterOperation,
+        wanted: &Wanted,
+        environment: &Environment,
+    ) -> Result<Operated, ReconcileError> {
+        let Some(saved) = self.saved.clone() else {
+            return Ok(Operated::Over);
+        };
+        let uid = object.uid().unwrap_or_default();
+        let name = object.name_any();
+        let known = saved.memory.operations.get(&name);
+        if known.is_some_and(|known| known.uid != uid) {
+            let text = "an operation of this name was begun on this Cluster by another object; hint: create one with another \
+                        name";
+            let told = Told::new(OperationReason::NameUsed, text);
+            operation::tell(self.ctx, object, &told).await?;
+            return Ok(Operated::Over);
+        }
+        let now = self.ctx.dependencies.clock.now();
+        let operation = Operation {
+            object,
+            name,
+            uid,
+            now,
+            began: known.map(|known| known.at),
+            restore: known.and_then(|known| known.restore),
+        };
+        let at = operation.began.unwrap_or(now);
+        let errand = Errand::of(&object.spec, &operation.uid, at, &wanted.intent, &saved);
+        // It ended, and the process was gone before that was written.
+        if known.is_some_and(|known| known.ended.is_some()) {
+            let done = errand.as_ref().map_or("it ended", Errand::done);
+            return self.succeeded(&operation, done).await;
+        }
+        let mut errand = match errand {
+            Ok(errand) => errand,
+            Err(why) => return self.kept_from(&operation, &why, ErrorClass::User).await,
+        };
+        if operation.left(now).is_none() {
+            let why = failure(object).unwrap_or("a run of it was in progress");
+            return self.overdue(&operation, why).await;
+        }
+        if let Errand::Restore(replacement) = &mut errand {
+            let number = known.and_then(|known| known.restore);
+            let is_over = number.is_some_and(|it| saved.restores() >= it);
+            if is_over && saved.restoring().is_none() {
+                return self.ended_well(&operation, &errand).await;
+            }
+            match self.sought(replacement, wanted, environment, &saved).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let text = explained(&error);
+                    return self.kept_from(&operation, &text, error.class()).await;
+                }
+                Err(cause) => return Ok(Operated::Stops(stopped(cause))),
+            }
+        }
+        let asked = errand.environment(environment);
+        self.plan(operation, &errand, wanted, &asked).await
+    }
+
+    /// Looks what there is to do. What was not begun is begun, once it may be.
+    async fn plan(
+        &mut self,
+        operation: Operation<'_>,
+        errand: &Errand,
+        wanted: &Wanted,
+        environment: &Environment,
+    ) -> Result<Operated, ReconcileError> {
+        let object = operation.object;
+        let goal = errand.goal(&wanted.intent);
+        let iteration = match self.observe(goal, wanted, environment).await? {
+            Ok(Ok(iteration)) => iteration,
+            Ok(Err(error)) => {
+                let text = explained(&error);
+                return self.kept_from(&operation, &text, error.class()).await;
+            }
+            Err(cause) => return Ok(Operated::Stops(stopped(cause))),
+        };
+        if operation.began.is_some() {
+            return self.go_on(&operation, errand, wanted, environment).await;
+        }
+        let survey = iteration.survey();
+        let shown = shown(&operation.uid, &survey.plan);
+        if survey.plan.is_empty() {
+            return self.nothing_to_do(&operation).await;
+        }
+        if errand.wants_approval() && object.spec.approve.as_deref() != Some(&*shown.digest) {
+            return self.wait_for_approval(&operation, shown).await;
+        }
+        // Saving that it begins outdates what this look has read of the state.
+        drop(iteration);
+        let operation = Operation {
+            restore: errand.replacement().and_then(Replacement::number),
+            ..operation
+        };
+        if let Err(error) = self.remember(&operation, operation.now, None).await {
+            return self
+                .kept_from(&operation, &explained(&error), error.class())
+                .await;
+        }
+        let operation = Operation {
+            began: Some(operation.now),
+            ..operation
+        };
+        let told = Told {
+            plan: Some(shown),
+            ..operation.told(OperationReason::Running, "a run of it is in progress")
+        };
+        operation::tell(self.ctx, object, &told).await?;
+        let note = format!("the operation `{}` begins", operation.name);
+        let notice = Notice::normal("OperationStarted", object.spec.kind.name(), &note);
+        publish(self.ctx, self.view, &notice).await;
+        self.go_on(&operation, errand, wanted, environment).await
+    }
+
+    /// A run of it, from wherever it is.
+    async fn go_on(
+        &mut self,
+        operation: &Operation<'_>,
+        errand: &Errand,
+        wanted: &Wanted,
+        environment: &Environment,
+    ) -> Result<Operated, ReconcileError> {
+        let (ctx, view) = (self.ctx, self.view);
+        let told = match failure(operation.object) {
+            Some(last) => {
+                let text = format!("a run of it is in progress{FAILED}{last}");
+                operation.told(OperationReason::Running, text)
+            }
+            None => operation.told(OperationReason::Running, "a run of it is in progress"),
+        };
+        operation::tell(ctx, operation.object, &told).await?;
+        let now = ctx.dependencies.clock.now();
+        let mut read = wanted.read.clone();
+        read.push(operation::read(operation.object));
+        let task = Task {
+            purpose: errand.goal(&wanted.intent),
+            first: None,
+            slot: self.slot,
+            run: Run::Operate,
+            read: &read,
+            limit: operation.left(now),
+        };
+        let ended = self.run_of(task, environment).await?;
+        let (text, class) = match ended {
+            Ok(Convergence::Settled(Outcome::Converged { .. })) => {
+                return self.ended_well(operation, errand).await;
+            }
+            Ok(Convergence::Settled(Outcome::Degraded { left, .. })) => (
+                format!("not done on these nodes:\n{}", cases(&left)),
+                ErrorClass::Host,
+            ),
+            Ok(Convergence::Stopped(cause)) => return Ok(Operated::Stops(stopped(cause))),
+            Err(error) => (explained(&error), error.class()),
+        };
+        let note = format!("the operation `{}`: {text}", operation.name);
+        publish(
+            ctx,
+            view,
+            &Notice::warning("OperationRetrying", "Operate", &note),
+        )
+        .await;
+        self.kept_from(operation, &text, class).await
+    }
+
+    /// The run itself.
+    async fn run_of(
+        &mut self,
+        task: Task<'_, '_, Goal<'_>>,
+        environment: &Environment,
+    ) -> Result<Result<Convergence<Outcome, std::convert::Infallible>, Error>, ReconcileError> {
+        let (ctx, view) = (self.ctx, self.view);
+        let replaces = matches!(task.purpose, Goal::Restore(_));
+        let mut conditions = ConditionSet::new();
+        let run = Run::Operate;
+        conditions.set(run.condition(), run.reason(), run.starting());
+        self.status
+            .write(&conditions, |status| status.progress = None)
+            .await?;
+        let mark = ctx.prober.begin_run(&view.uid());
+        let saved = self.saved.as_ref();
+        let mut probed = saved
+            .map(|saved| ctx.probed(view, saved))
+            .unwrap_or_default();
+        let running = self.running.lock().await;
+        let mut base = ConditionSet::new();
+        if replaces {
+            let text = "etcd's data are being replaced by a snapshot";
+            base.set(ConditionType::Available, Reason::Restoring, text);
+        }
+        let sinks = (&mut self.status, &mut probed);
+        let ended = Box::pin(run::run(ctx, view, task, environment, sinks, &base)).await;
+        drop(running);
+        drop(mark);
+        Ok(ended)
+    }
+
+    async fn remember(
+        &self,
+        operation: &Operation<'_>,
+        at: Timestamp,
+        ended: Option<Timestamp>,
+    ) -> Result<(), StateError> {
+        let uid = operation.uid.clone();
+        let restore = operation.restore;
+        let begun = BegunOperation {
+            uid,
+            at,
+            ended,
+            restore,
+        };
+        memory::remember_operation(self.ctx, self.view, &operation.name, begun).await
+    }
+
+    /// Remembers it first: whatever becomes of the status, it is not done again.
+    async fn ended_well(
+        &self,
+        operation: &Operation<'_>,
+        errand: &Errand,
+    ) -> Result<Operated, ReconcileError> {
+        let now = self.ctx.dependencies.clock.now();
+        let began = operation.began.unwrap_or(now);
+        if let Err(error) = self.remember(operation, began, Some(now)).await {
+            let class = error.class();
+            return self.kept_from(operation, &explained(&error), class).await;
+        }
+        self.succeeded(operation, errand.done()).await
+    }
+
+    /// Looks for the snapshot on the nodes. Nothing of the cluster is changed.
+    async fn sought(
+        &self,
+        replacement: &mut Replacement,
+        wanted: &Wanted,
+        environment: &Environment,
+        saved: &ClusterState,
+    ) -> Result<Result<(), RestoreError>, StopCause> {
+        let named = Named {
+            name: &replacement.name,
+            bucket: wanted.intent.services.snapshot_bucket.as_deref(),
+            agent: wanted.intent.agent.as_ref(),
+            say: &|said| tracing::info!("{said}"),
+        };
+        let looks = converge::restore_of(named, &wanted.intent, saved, environment);
+        let request = tokio::select! {
+            request = Box::pin(looks) => request,
+            cause = self.ctx.outdated(self.view, &wanted.read) => return Err(cause),
+        };
+        Ok(request.map(|request| replacement.request = Some(request)))
+    }
+
+    async fn succeeded(
+        &self,
+        operation: &Operation<'_>,
+        done: &str,
+    ) -> Result<Operated, ReconcileError> {
+        let told = operation.told(OperationReason::Succeeded, done);
+        operation::tell(self.ctx, operation.object, &told).await?;
+        let note = format!("the operation `{}` ended well: {done}", operation.name);
+        let kind = operation.object.spec.kind.name();
+        publish(
+            self.ctx,
+            self.view,
+            &Notice::normal("OperationSucceeded", kind, &note),
+        )
+        .await;
+        // The next pass reads the state again: keys and authorities in it may be others now.
+        Ok(Operated::Stops(Action::requeue(Duration::ZERO)))
+    }
+
+    /// The plan is empty before anything was begun.
+    async fn nothing_to_do(&self, operation: &Operation<'_>) -> Result<Operated, ReconcileError> {
+        let told = operation.told(OperationReason::Succeeded, "there was nothing to do");
+        operation::tell(self.ctx, operation.object, &told).await?;
+        Ok(Operated::Over)
+    }
+
+    async fn wait_for_approval(
+        &self,
+        operation: &Operation<'_>,
+        plan: OperationPlan,
+    ) -> Result<Operated, ReconcileError> {
+        let other = if operation.object.spec.approve.is_some() {
+            "`spec.approve` names another plan than this one; "
+        } else {
+            ""
+        };
+        let text = format!(
+            "{other}it cannot be undone, and its plan (`status.plan`) waits for approval: `kubectl patch rkeo {} --type=merge -p \
+             '{{\"spec\":{{\"approve\":\"{}\"}}}}'`",
+            operation.name, plan.digest
+        );
+        let told = Told {
+            plan: Some(plan),
+            ..operation.told(OperationReason::AwaitingApproval, text)
+        };
+        operation::tell(self.ctx, operation.object, &told).await?;
+        Ok(Operated::Over)
+    }
+
+    /// One that has begun is tried again until its time is over. Of one that has not, what takes a person is reported once.
+    async fn kept_from(
+        &self,
+        operation: &Operation<'_>,
+        why: &str,
+        class: ErrorClass,
+    ) -> Result<Operated, ReconcileError> {
+        let now = self.ctx.dependencies.clock.now();
+        if operation.began.is_some() && operation.left(now).is_none() {
+            return self.overdue(operation, why).await;
+        }
+        let never = operation.began.is_none() && class == ErrorClass::User;
+        let reason = if never {
+            OperationReason::NotPossible
+        } else {
+            OperationReason::Retrying
+        };
+        operation::tell(self.ctx, operation.object, &operation.told(reason, why)).await?;
+        Ok(if never {
+            Operated::Over
+        } else if operation.restore.is_some() && operation.began.is_some() {
+            // Nothing else is done to a cluster that is partly of the time before.
+            Operated::Stops(Action::retry(AGAIN))
+        } else {
+            Operated::Again(AGAIN)
+        })
+    }
+
+    /// Its time is over: what it left is for the Cluster's own runs.
+    async fn overdue(
+        &self,
+        operation: &Operation<'_>,
+        why: &str,
+    ) -> Result<Operated, ReconcileError> {
+        let text = format!(
+            "it did not end within {} s; what kept it last: {why}",
+            operation.object.spec.deadline().as_secs()
+        );
+        let told = operation.told(OperationReason::DeadlineExceeded, &text);
+        operation::tell(self.ctx, operation.object, &told).await?;
+        let note = format!("the operation `{}`: {text}", operation.name);
+        publish(
+            self.ctx,
+            self.view,
+            &Notice::warning("OperationFailed", "Operate", &note),
+        )
+        .await;
+        Ok(Operated::Over)
+    }
+}
+
+/// Why its last run failed, if it did.
+fn failure(object: &ClusterOperation) -> Option<&str> {
+    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+    let complete = conditions.find(|condition| condition.type_ == "Complete")?;
+    if complete.reason == OperationReason::Retrying.name() {
+        return Some(&complete.message);
+    }
+    complete.message.split_once(FAILED).map(|(_, why)| why)
+}
+
+/// A plan for the status, and the digest that approves it for that object: its steps, and not what is noted about them,
+/// which may tell the time.
+fn shown(uid: &str, plan: &Plan) -> OperationPlan {
+    let mut digest = Sha256::new().chain_update(uid);
+    for step in plan.steps() {
+        digest.update(format!("\n{}: {}", step.target(), plan::title(step)));
+    }
+    OperationPlan {
+        digest: hex::encode(&digest.finalize()[..16]),
+        steps: i64::try_from(plan.steps().count()).unwrap_or(i64::MAX),
+        text: shorten(&printable_lines(&plan::render(plan)), PLAN),
+    }
+}

@@ -1,0 +1,215 @@
+//! What a `ClusterOperation` asks of a run: its goal, and what of the run's environment is a person's request.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::once;
+use crate::{
+    api::{ClusterOperationSpec, OperationService, OperationStage, OperationType, StageSpec},
+    config::Intent,
+    converge::Goal,
+    desired::{
+        self, Rotated,
+        pki::{RestoreRequest, Rotation, RotationStage},
+    },
+    environment::Environment,
+    error::Explain,
+    etcd::snapshot::SnapshotName,
+    model::{Component, NodeName},
+    plan::Reboot,
+    state::ClusterState,
+};
+
+/// What is asked of a run.
+pub(in crate::operator) enum Errand {
+    /// Certificates that the present authorities issue again.
+    Certificates(Rotation),
+    /// A key, or the authorities, in place of former ones.
+    Keys(Rotated, RotationStage),
+    /// Nodes that are rebooted.
+    Reboot(Reboot),
+    /// A snapshot in place of etcd's data.
+    Restore(Replacement),
+}
+
+/// A snapshot to restore, as the spec names it.
+pub(in crate::operator) struct Replacement {
+    pub(in crate::operator) name: SnapshotName,
+    lose: BTreeSet<NodeName>,
+    /// What is asked of the run, as soon as it was looked for.
+    pub(in crate::operator) request: Option<RestoreRequest>,
+}
+
+impl Replacement {
+    /// Which restore of the cluster it is.
+    pub(in crate::operator) const fn number(&self) -> Option<u32> {
+        match &self.request {
+            Some(RestoreRequest::Begin(restore)) => Some(restore.number),
+            Some(RestoreRequest::TakeBack) | None => None,
+        }
+    }
+}
+
+impl Errand {
+    /// What the object of that uid asks for, begun at `at`; `Err`: why it cannot be done.
+    pub(in crate::operator) fn of(
+        spec: &ClusterOperationSpec,
+        uid: &str,
+        at: Timestamp,
+        intent: &Intent,
+        saved: &ClusterState,
+    ) -> Result<Self, String> {
+        let staged = |stage: Option<StageSpec>| match stage.map(|it| it.stage) {
+            Some(OperationStage::Start) => Ok(RotationStage::Start),
+            Some(OperationStage::Complete) => Ok(RotationStage::Complete),
+            None => Err("it names no stage".to_owned()),
+        };
+        Ok(match spec.kind {
+            OperationType::RotateCertificates => {
+                refuse_given(saved)?;
+                let services = spec.rotate_certificates.iter();
+                let of = services.flat_map(|one| &one.services);
+                Self::Certificates(Rotation {
+                    asked: at,
+                    of: of.copied().map(component).collect(),
+                })
+            }
+            OperationType::RotateCA => {
+                refuse_given(saved)?;
+                Self::Keys(Rotated::Authorities, staged(spec.rotate_ca)?)
+            }
+            OperationType::RotateServiceAccountKey => {
+                refuse_given(saved)?;
+                let stage = staged(spec.rotate_service_account_key)?;
+                Self::Keys(Rotated::ServiceAccountKey, stage)
+            }
+            OperationType::RotateEncryptionKey => {
+                desired::has_own_key(intent).map_err(|error| explained(&error))?;
+                Self::Keys(Rotated::EncryptionKey, RotationStage::Start)
+            }
+            OperationType::Reboot => {
+                let Some(reboot) = &spec.reboot else {
+                    return Err("it names no nodes".to_owned());
+                };
+                Self::Reboot(Reboot {
+                    id: uid.to_owned(),
+                    nodes: once(&reboot.nodes).into_iter().map(NodeName).collect(),
+                    drain: reboot.drain,
+                })
+            }
+            OperationType::Restore => {
+                let Some(restore) = &spec.restore else {
+                    return Err("it names no snapshot".to_owned());
+                };
+                Self::Restore(Replacement {
+                    name: restore
+                        .snapshot
+                        .parse()
+                        .map_err(|error| format!("{error}"))?,
+                    lose: restore.lose.iter().cloned().map(NodeName).collect(),
+                    request: None,
+                })
+            }
+        })
+    }
+
+    /// What the run brings about.
+    pub(in crate::operator) const fn goal<'a>(&'a self, intent: &'a Intent) -> Goal<'a> {
+        match self {
+            Self::Certificates(_) => Goal::Renew(intent),
+            Self::Keys(rotated, _) => Goal::RotateKeys(*rotated, intent),
+            Self::Reboot(reboot) => Goal::Reboot(reboot, intent),
+            Self::Restore(_) => Goal::Restore(intent),
+        }
+    }
+
+    /// The environment of the run: no other request is carried out by it.
+    pub(in crate::operator) fn environment(&self, environment: &Environment) -> Environment {
+        let mut environment = environment.without_requests();
+        match self {
+            Self::Certificates(rotation) => environment.rotate = Some(rotation.clone()),
+            Self::Keys(Rotated::EncryptionKey, _) => environment.rotate_key = true,
+            Self::Keys(Rotated::ServiceAccountKey, stage) => {
+                environment.service_account_key = Some(*stage);
+            }
+            Self::Keys(Rotated::Authorities, stage) => environment.authorities = Some(*stage),
+            Self::Reboot(_) => {}
+            Self::Restore(restore) => {
+                environment.lose.clone_from(&restore.lose);
+                environment.restore.clone_from(&restore.request);
+            }
+        }
+        environment
+    }
+
+    /// True for what cannot be undone.
+    pub(in crate::operator) const fn wants_approval(&self) -> bool {
+        match self {
+            Self::Keys(Rotated::Authorities, RotationStage::Complete) | Self::Restore(_) => true,
+            Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) => false,
+        }
+    }
+
+    /// The snapshot that it restores.
+    pub(in crate::operator) const fn replacement(&self) -> Option<&Replacement> {
+        match self {
+            Self::Restore(replacement) => Some(replacement),
+            Self::Certificates(_) | Self::Keys(..) | Self::Reboot(_) => None,
+        }
+    }
+
+    /// What is reported at the end, and what is left to do.
+    pub(in crate::operator) const fn done(&self) -> &'static str {
+        match self {
+            Self::Certificates(_) => "the certificates were issued again",
+            Self::Keys(Rotated::EncryptionKey, _) => {
+                "everything that is encrypted is encrypted with the new key"
+            }
+            Self::Keys(Rotated::ServiceAccountKey, RotationStage::Start) => {
+                "tokens are signed with the new key; the former one is still accepted. In an hour: another \
+                 ClusterOperation with the stage Complete"
+            }
+            Self::Keys(Rotated::ServiceAccountKey, RotationStage::Complete) => {
+                "the former key is accepted no longer"
+            }
+            Self::Keys(Rotated::Authorities, RotationStage::Start) => {
+                "everything is signed by the new authorities; the former ones are still trusted. When pods were restarted and \
+                 copied kubeconfigs were fetched again: another ClusterOperation with the stage Complete"
+            }
+            Self::Keys(Rotated::Authorities, RotationStage::Complete) => {
+                "the former authorities are trusted no longer"
+            }
+            Self::Reboot(_) => "the nodes were rebooted",
+            Self::Restore(_) => "etcd has the data of the snapshot",
+        }
+    }
+}
+
+/// Keys and certificates that a person keeps are not replaced.
+fn refuse_given(saved: &ClusterState) -> Result<(), String> {
+    if saved.is_signed_elsewhere() {
+        return Err(
+            "the certificates of this cluster were given to it, and are not issued here; hint: have new ones signed, and \
+             hand them over with the command line"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// An error and its cures, for the status.
+fn explained(error: &(impl Explain + 'static)) -> String {
+    crate::operator::context::explained(error)
+}
+
+const fn component(service: OperationService) -> Component {
+    match service {
+        OperationService::Etcd => Component::Etcd,
+        OperationService::KubeApiserver => Component::ApiServer,
+        OperationService::KubeControllerManager => Component::ControllerManager,
+        OperationService::KubeScheduler => Component::Scheduler,
+        OperationService::Kubelet => Component::Kubelet,
+        OperationService::KubeProxy => Component::KubeProxy,
+    }
+}
