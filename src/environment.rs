@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::{
+    api::LastSnapshot,
     apply::remote::Remote,
     config::Credential,
     desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
@@ -64,6 +65,8 @@ pub struct Environment {
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.
     pub lose: BTreeSet<NodeName>,
+    /// Whether a removal saves a snapshot of etcd before.
+    pub last_snapshot: LastSnapshot,
     /// The nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.
     pub clean: BTreeSet<NodeName>,
     /// The cluster that this process serves: it is removed by nobody (operator only).

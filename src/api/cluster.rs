@@ -230,6 +230,11 @@ pub struct Deletion {
     /// What happens when that time is over and some nodes are not cleaned. Without it: Orphan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
+
+    /// Whether a snapshot of etcd is saved before anything of the cluster is stopped. Without it: `BestEffort`. A cluster that
+    /// never served, and one with an external etcd, is removed without a snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_snapshot: Option<LastSnapshot>,
 }
 
 impl Deletion {
@@ -253,6 +258,9 @@ impl Deletion {
             on_timeout: field("onTimeout")
                 .and_then(|value| OnTimeout::deserialize(value).ok())
                 .unwrap_or_default(),
+            last_snapshot: field("lastSnapshot")
+                .and_then(|value| LastSnapshot::deserialize(value).ok())
+                .unwrap_or_default(),
         }
     }
 }
@@ -266,6 +274,8 @@ pub struct LenientDeletion {
     pub timeout: Duration,
     /// What happens then.
     pub on_timeout: OnTimeout,
+    /// Whether a snapshot is saved before.
+    pub last_snapshot: LastSnapshot,
 }
 
 /// What becomes of the nodes of a cluster that is deleted.
@@ -289,6 +299,19 @@ pub enum OnTimeout {
     Orphan,
     /// It is retried for ever, and the object stays, Stalled, until the nodes are clean.
     Keep,
+}
+
+/// Whether a snapshot of etcd is saved before a cluster is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
+pub enum LastSnapshot {
+    /// Nothing is stopped before one is saved. Where none can be saved the deletion is retried until its `timeout` ends it.
+    Required,
+    /// One is saved where that is possible; where it is not, a warning says why, and the cluster is removed; the default.
+    #[default]
+    BestEffort,
+    /// None is saved.
+    Skip,
 }
 
 /// What the operator says about a Cluster.
@@ -761,6 +784,7 @@ mod tests {
             policy: DeletionPolicy::Remove,
             timeout: Deletion::DEFAULT_TIMEOUT,
             on_timeout: OnTimeout::Orphan,
+            last_snapshot: LastSnapshot::BestEffort,
         };
         for wreck in [
             json!(null),

@@ -29,9 +29,9 @@ pub mod reason;
 pub use cluster::{
     ApiEndpoint, AppliedConfig, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus,
     Deletion, DeletionPolicy, DisruptedNode, Drift, EtcdCounts, HostKeys, KeyRef, LastRun,
-    LenientDeletion, NameRef, NodeCounts, NodeDetail, NodeState, OnTimeout, PendingPlan,
-    PendingReason, ProgressStatus, RemainingNode, RunOutcome, SlowestStep, SnapshotTimes, Ssh,
-    TextSource,
+    LastSnapshot, LenientDeletion, NameRef, NodeCounts, NodeDetail, NodeState, OnTimeout,
+    PendingPlan, PendingReason, ProgressStatus, RemainingNode, RunOutcome, SlowestStep,
+    SnapshotTimes, Ssh, TextSource,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{

@@ -7,6 +7,7 @@
 use super::{
     chart, cluster,
     executor::{Executor, bug},
+    last_snapshot::Recorded,
     local, node,
     remote::{Context, RemoteAction, RemoteSession, RemoteStep},
     restore, retry,
@@ -29,7 +30,14 @@ pub struct Steps<'a> {
 impl Act for Steps<'_> {
     async fn act(&self, step: &Step, reporter: &Reporter, stop: &Stop) -> Result<Done, StepError> {
         match RemoteStep::of(step) {
-            Ok(step) => self.session.act(step, self.context, reporter, stop).await,
+            Ok(step) => {
+                let recorded = Recorded::begin(self.context, step.action).await?;
+                let ended = self.session.act(step, self.context, reporter, stop).await;
+                match recorded {
+                    Some(recorded) => recorded.end(ended).await,
+                    None => ended,
+                }
+            }
             Err(_) if !step.guards.is_empty() => Err(bug("a step where we run has no guards")),
             // What we keep ourselves is not shared by chance: a conflict is a conflict.
             Err(action) => locally(&self.context, action).await,
@@ -139,6 +147,9 @@ impl Executor<'_> {
             }
             HostAction::RestoreEtcd { restore } => {
                 node::restore(host, self.context.id()?, restore).await
+            }
+            HostAction::SaveSnapshot { name, cause, .. } => {
+                Box::pin(node::save_snapshot(self, host, name, *cause)).await
             }
             HostAction::StartContainer { component } => {
                 Box::pin(node::start_again(self, host, *component)).await

@@ -84,7 +84,6 @@ fn done(name: &str, stay: &[AppliedObject]) -> Done {
         .map(|applied| applied.object.to_string())
         .collect();
     Done {
-        detail: None,
         warning: Some(Warning {
             message: format!(
                 "of {name} these stay, because others may use them: {}",
@@ -93,6 +92,7 @@ fn done(name: &str, stay: &[AppliedObject]) -> Done {
             hints: vec!["delete them with `kubectl delete` when nothing needs them".to_owned()],
             degrades: false,
         }),
+        ..Done::default()
     }
 }
 

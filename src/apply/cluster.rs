@@ -281,7 +281,6 @@ const ESSENTIAL: [&str; 4] = ["canal", "calico", "coredns", "flannel"];
 /// An add-on that is slow.
 pub(super) fn still_waiting(name: &str, why: &str) -> Done {
     Done {
-        detail: None,
         warning: Some(Warning {
             message: format!("add-on `{name}` is not available yet: {why}"),
             hints: vec![
@@ -291,6 +290,7 @@ pub(super) fn still_waiting(name: &str, why: &str) -> Done {
             ],
             degrades: ESSENTIAL.contains(&name),
         }),
+        ..Done::default()
     }
 }
 
@@ -375,7 +375,6 @@ pub(super) async fn out_of_service(
     match unless_stopped(stop, Box::pin(detached)).await? {
         Ok(Waited::Ready) => Ok(Done::default()),
         Ok(Waited::StillWaiting(why)) => Ok(Done {
-            detail: None,
             warning: Some(Warning {
                 message: format!("volumes of node `{node}` are still attached: {why}"),
                 hints: vec![
@@ -385,6 +384,7 @@ pub(super) async fn out_of_service(
                 ],
                 degrades: false,
             }),
+            ..Done::default()
         }),
         Err(error) => Err(failed(error)),
     }

@@ -47,6 +47,9 @@ pub const PODS_PATIENCE: Duration = Duration::from_secs(600);
 /// How long a machine has to come back from a reboot: a server counts its memory, and checks its disks.
 pub const REBOOT_PATIENCE: Duration = Duration::from_secs(900);
 
+/// How long a snapshot before something else may take, with its proof and its copy.
+pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The bound of an action.
@@ -65,6 +68,9 @@ pub fn limit(action: &Action) -> Duration {
 }
 
 fn on_host(action: &HostAction) -> Duration {
+    if matches!(action, HostAction::SaveSnapshot { .. }) {
+        return SNAPSHOT_PATIENCE + MINUTE;
+    }
     // Pulls an image, and copies a program of some megabytes over SSH.
     if action.is_optional() {
         return 30 * MINUTE;
@@ -80,6 +86,7 @@ fn on_host(action: &HostAction) -> Duration {
         | HostAction::RemoveFiles { .. }
         | HostAction::PrepareKernel { .. }
         | HostAction::RunContainer { .. }
+        | HostAction::SaveSnapshot { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReplaceContainer { .. }
         | HostAction::PutBack { .. }

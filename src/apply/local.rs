@@ -16,7 +16,7 @@ pub(super) async fn save_state(context: &Context<'_>) -> Result<Done, StepError>
         .map_err(failed)?;
     Ok(Done {
         detail: Some(context.environment.store.place()),
-        warning: None,
+        ..Done::default()
     })
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn write_kubeconfig(context: &Context<'_>) -> Result<Done, Step
         .map_err(|source| kubeconfig_error(context, source))?;
     Ok(Done {
         detail: Some(context.environment.kubeconfig.place()),
-        warning: None,
+        ..Done::default()
     })
 }
 

@@ -6,6 +6,7 @@ mod chart;
 mod cluster;
 pub mod event;
 pub mod executor;
+mod last_snapshot;
 pub mod limit;
 mod local;
 mod node;

@@ -29,7 +29,7 @@ use crate::{
     },
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
     plan::{Action, ClusterAction, HostAction, LocalAction, Step},
-    snapshots::{self, record::Reports, seek::SnapshotFiles},
+    snapshots::{self, SnapshotTools, record::Reports, seek::SnapshotFiles},
     state::ClusterState,
     survey,
     workload::{Apis, Kinds},
@@ -140,6 +140,8 @@ pub struct Context<'a> {
     pub revision: Option<&'a str>,
     /// The engine's own client certificates.
     pub engine: Option<&'a EngineClients>,
+    /// What snapshots are taken with; `None`: the config cannot be read.
+    pub snapshot_tools: Option<&'a SnapshotTools>,
 }
 
 impl<'a> Context<'a> {

@@ -64,6 +64,7 @@ pub(super) async fn clean(
     Ok(Done {
         detail: (deleted > 0).then(|| format!("{deleted} objects")),
         warning,
+        ..Done::default()
     })
 }
 

@@ -197,7 +197,8 @@ impl<'a, A: Act> StageRunner<'a, A> {
         let result = self.attempt(id, step).await;
         let took = started.elapsed();
         let (queue, outcome, detail) = match result {
-            Ok(Done { detail, warning }) => {
+            Ok(done) => {
+                let warning = done.warning;
                 let outcome =
                     warning
                         .as_ref()
@@ -209,7 +210,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
                     end.slow.push(step.action.clone());
                 }
                 end.warnings.extend(warning);
-                (QueueOutcome::Completed, outcome, detail)
+                (QueueOutcome::Completed, outcome, done.detail)
             }
             Err(StepError::Guard(why)) => (
                 QueueOutcome::PlanAgain(why.clone()),

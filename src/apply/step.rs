@@ -9,7 +9,7 @@ use super::{
     event::{Event, Events, StepId},
     stop::Stop,
 };
-use crate::{error::Explain, plan::Step};
+use crate::{error::Explain, plan::Step, state::SnapshotPlace};
 
 /// Lets an action report how far it is.
 #[derive(Clone, Debug)]
@@ -65,6 +65,8 @@ pub struct Done {
     pub detail: Option<String>,
     /// Done or given up on, but the reader should know.
     pub warning: Option<Warning>,
+    /// The snapshot that it saved.
+    pub saved: Option<SnapshotPlace>,
 }
 
 /// A warning with its cures.

@@ -796,6 +796,7 @@ async fn warnings_are_kept_and_do_not_end_the_run() {
                     hints: vec!["wait".to_owned()],
                     degrades: false,
                 }),
+                ..Done::default()
             })
         })
     });

@@ -139,6 +139,9 @@ pub struct SnapshotOnNode {
     /// The bucket, as JSON
     #[arg(long, value_name = "FILE")]
     pub bucket: Option<PathBuf>,
+    /// The cluster is about to be deleted
+    #[arg(long)]
+    pub before_delete: bool,
 }
 
 /// The config, where nothing else is said.
@@ -775,6 +778,9 @@ pub struct Remove {
     /// commas
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub clean: Vec<NodeName>,
+    /// Save no snapshot of etcd before the cluster is stopped
+    #[arg(long)]
+    pub no_snapshot: bool,
     /// Remove the cluster with this ID although its nodes have a newer state: another owner has taken it over
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,

@@ -15,6 +15,7 @@ use super::{
     sources::FileSources,
 };
 use crate::{
+    api::LastSnapshot,
     apply::remote::OverSsh,
     config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
     desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
@@ -53,6 +54,8 @@ pub(super) struct Opening {
     pub(super) lose: BTreeSet<NodeName>,
     /// `--clean`.
     pub(super) clean: BTreeSet<NodeName>,
+    /// `--no-snapshot`.
+    pub(super) last_snapshot: LastSnapshot,
     /// `--custom-certs`.
     pub(super) given: Option<GivenFiles>,
 }
@@ -103,6 +106,7 @@ pub(super) fn open(
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
         clean: opening.clean,
+        last_snapshot: opening.last_snapshot,
         home: None,
         given: opening.given.map(Arc::new),
         identity: lease::this_process(),

@@ -133,6 +133,7 @@ impl Handover<'_> {
             populated: self.saved.memory.populated,
             refused: self.saved.memory.refused.clone(),
             operations: self.saved.memory.operations.clone(),
+            last_snapshot: self.saved.memory.last_snapshot.clone(),
         };
         state
     }

@@ -45,6 +45,7 @@ pub(super) async fn take_over(environment: &Environment) -> Result<(), CliError>
             populated: saved.memory.populated,
             refused: saved.memory.refused.clone(),
             operations: saved.memory.operations.clone(),
+            last_snapshot: saved.memory.last_snapshot.clone(),
         },
         ..saved
     };

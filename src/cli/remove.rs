@@ -21,12 +21,13 @@ use super::{
     stream::converge_shown,
 };
 use crate::{
+    api::LastSnapshot,
     config::Intent,
     converge::{Consent, Convergence, Declined, Removal, RemovalOutcome},
     environment::Environment,
     model::{Named, Role, quoted},
     plan::{self, Plan},
-    state::{ClusterState, Loaded},
+    state::{ClusterState, Loaded, RemovalSnapshot},
 };
 
 /// Runs it.
@@ -36,6 +37,11 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
+        last_snapshot: if args.no_snapshot {
+            LastSnapshot::Skip
+        } else {
+            LastSnapshot::BestEffort
+        },
         ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
@@ -55,7 +61,10 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
     };
     let removal = Removal(intent.as_ref());
     match converge_shown(&removal, &environment, &consent, args.output, session).await? {
-        Convergence::Settled(RemovalOutcome::Removed { changed }) => {
+        Convergence::Settled(RemovalOutcome::Removed {
+            changed,
+            last_snapshot,
+        }) => {
             session.screen.print_unless_quiet(if changed {
                 "\nthe cluster is removed and its nodes are clean"
             } else {
@@ -67,9 +76,14 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             {
                 session.screen.print_unless_quiet(&keyspace.stays());
             }
+            if let Some(place) = last_snapshot.as_ref().and_then(RemovalSnapshot::place) {
+                let text = format!("the last snapshot of etcd is {place}");
+                session.screen.print_unless_quiet(&text);
+            }
             Ok(Ended::Converged {
                 changed,
                 kubeconfig: None,
+                last_snapshot,
             })
         }
         Convergence::Settled(RemovalOutcome::Incomplete { left, claimed: _ }) => {

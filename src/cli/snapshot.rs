@@ -18,14 +18,16 @@ use super::{
 use crate::{
     config::{BucketWords, Intent, MAX_BYTES},
     converge::{Goal, Purpose, RestoreError, targets},
-    desired,
     environment::Environment,
     error::{ErrorClass, distinct},
-    etcd::snapshot::{self, SnapshotName},
+    etcd::snapshot::SnapshotName,
     facts::Unreachable,
-    host::{Host, TcpDial, pool::Hosts},
-    model::{AgentProgram, Bucket, ClusterId, NodeName, Role, Secret, printable},
-    snapshots::{self, OnNode, record::Grade},
+    host::{TcpDial, pool::Hosts},
+    model::{Bucket, ClusterId, NodeName, Role, Secret, printable},
+    snapshots::{
+        self, SavedOnce, SnapshotTools, WantedSnapshot,
+        record::{Cause, Grade},
+    },
     state::ClusterState,
 };
 
@@ -34,29 +36,8 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 struct Done<'a> {
     name: &'a str,
-    saved: BTreeMap<NodeName, Saved>,
+    saved: BTreeMap<NodeName, SavedOnce>,
     failed: BTreeMap<NodeName, Unreachable>,
-}
-
-/// A snapshot on a node.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Saved {
-    path: String,
-    bytes: u64,
-    sha256: String,
-    /// How far it was looked into; `None`: by etcdctl, which compares the hash.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    grade: Option<Grade>,
-    /// Why it came no further.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    /// The bucket that has a copy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    copied: Option<String>,
-    /// Why it was not copied.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_copied: Option<String>,
 }
 
 /// The bucket of the flags and the config; `None`: no flag of S3 was given.
@@ -84,7 +65,7 @@ pub(super) fn bucket(flags: &S3, intent: &Intent) -> Result<Option<Bucket>, CliE
     Ok(Some(bucket.ok_or(Failure::NoBucket)?))
 }
 
-fn said(node: &NodeName, saved: &Saved) -> String {
+fn said(node: &NodeName, saved: &SavedOnce) -> String {
     let mut text = format!("{node}: saved `{}` ({} bytes)", saved.path, saved.bytes);
     let looked = match saved.grade {
         None => "",
@@ -126,8 +107,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     if wanted.is_some() && wants && intent.agent.is_none() {
         return Err(RestoreError::NotStatic.into());
     }
-    let image = desired::etcd_tools(&intent);
-    let agent = intent.agent.as_ref();
+    let tools = SnapshotTools::of(&intent);
     let mut result = Done {
         name: name.as_str(),
         saved: BTreeMap::new(),
@@ -136,12 +116,17 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     for node in nodes {
         // One copy is enough.
         let copied = result.saved.values().any(|saved| saved.copied.is_some());
-        let bucket = wanted.as_ref().filter(|_| !copied);
+        let wanted = WantedSnapshot {
+            name: &name,
+            cause: Cause::Asked,
+            bucket: wanted.as_ref().filter(|_| !copied),
+            limit: snapshots::TAKES,
+        };
         let one = tokio::select! {
             biased;
             // What is half done is cleared away by the next one.
             _ = session.stop.stopped() => return Ok(STOPPED),
-            one = on(&hosts, &node, &saved.cluster_id, &name, agent, &image, bucket) => one,
+            one = Box::pin(on(&hosts, &node, &saved.cluster_id, &tools, wanted)) => one,
         };
         match one {
             Ok(snapshot) => {
@@ -193,14 +178,14 @@ fn ended(args: &SnapshotSave, result: &Done<'_>) -> Result<u8, CliError> {
         Output::Json => print::json(result)?,
         Output::Text => {
             let mut text = String::new();
-            for (node, Saved { path, sha256, .. }) in &result.saved {
+            for (node, SavedOnce { path, sha256, .. }) in &result.saved {
                 let _ = write!(text, "{}{node} {path} sha256:{sha256}", gap(&text));
             }
             print::data(&text)?;
         }
     }
-    let uncopied = |saved: &Saved| saved.not_copied.is_some();
-    let bad = |saved: &Saved| saved.grade == Some(Grade::Failed);
+    let uncopied = |saved: &SavedOnce| saved.not_copied.is_some();
+    let bad = |saved: &SavedOnce| saved.grade == Some(Grade::Failed);
     let all = result.saved.values();
     let copied = !all.clone().any(uncopied) || all.clone().any(|saved| saved.copied.is_some());
     Ok(
@@ -234,57 +219,14 @@ const fn gap(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "\n" }
 }
 
-/// True where this program takes recurring snapshots on a node: it has everything it needs there.
-pub(super) async fn takes_snapshots(host: &Host) -> bool {
-    match host.local_port(snapshots::PORT).await {
-        Ok(stream) => snapshots::report(stream).await.is_ok(),
-        Err(_) => false,
-    }
-}
-
-/// By this program where it takes recurring snapshots, too; else by etcdctl.
 async fn on(
     hosts: &Hosts,
     node: &NodeName,
     id: &ClusterId,
-    name: &SnapshotName,
-    agent: Option<&AgentProgram>,
-    image: &str,
-    bucket: Option<&Bucket>,
-) -> Result<Saved, Unreachable> {
+    tools: &SnapshotTools,
+    wanted: WantedSnapshot<'_>,
+) -> Result<SavedOnce, Unreachable> {
     let host = hosts.get(node).await?;
-    if let Some(agent) = agent
-        && takes_snapshots(&host).await
-    {
-        let on_node = OnNode {
-            host: &host,
-            id,
-            image,
-            agent,
-        };
-        let taken = on_node.take(name, bucket).await;
-        let taken = taken.map_err(|error| Unreachable::of(&error))?;
-        return Ok(Saved {
-            path: taken.path,
-            bytes: taken.bytes,
-            sha256: taken.sha256,
-            grade: Some(taken.grade),
-            why: taken.why,
-            copied: taken.copied,
-            not_copied: taken.not_copied,
-        });
-    }
-    let saved = snapshot::save(&host, id, name).await;
-    let saved = saved.map_err(|error| Unreachable::of(&error))?;
-    Ok(Saved {
-        path: saved.path,
-        bytes: saved.bytes,
-        sha256: saved.sha256,
-        grade: None,
-        why: None,
-        copied: None,
-        not_copied: bucket.map(|_| {
-            "nothing on this node takes snapshots that can be copied: `up` sets that up".to_owned()
-        }),
-    })
+    let saved = snapshots::save_once(&host, id, Some(tools), wanted).await;
+    saved.map_err(|error| Unreachable::of(&error))
 }

@@ -13,7 +13,7 @@ use super::{
     print,
     report::{CliError, Failure},
     session::{STOPPED, Session},
-    snapshot::{lines, none_was, takes_snapshots, with_etcd},
+    snapshot::{lines, none_was, with_etcd},
 };
 use crate::{
     converge::RestoreError,
@@ -25,6 +25,7 @@ use crate::{
     snapshots::{
         Answer, OnNode,
         record::{Grade, Proof},
+        takes_snapshots,
     },
 };
 

@@ -99,6 +99,7 @@ impl Run<'_> {
                 Ok(Ended::Converged {
                     changed,
                     kubeconfig: Some(kubeconfig()),
+                    last_snapshot: None,
                 })
             }
             Convergence::Settled(Outcome::Degraded {

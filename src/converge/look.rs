@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    AnyPurpose, Error, Goal, Inspection, Purpose, Removal, Survey,
+    AnyPurpose, Error, Goal, Inspection, Purpose, Survey,
     back::GoingBack,
     failed,
     kept::{self, Kept},
@@ -39,6 +39,7 @@ use crate::{
     model::{Component, Endpoint, Named, NodeName, Role},
     plan,
     plan::Plan,
+    snapshots::SnapshotTools,
     state::{BastionEntry, ClusterState, InventoryEntry, Loaded, Membership},
 };
 
@@ -51,6 +52,7 @@ pub struct Iteration<'w> {
     saved: Option<ClusterState>,
     revision: Option<String>,
     engine: Option<EngineClients>,
+    snapshot_tools: Option<SnapshotTools>,
     /// When the oldest of its facts were read.
     since: Timestamp,
 }
@@ -121,6 +123,7 @@ impl<'w> Iteration<'w> {
             saved: self.saved.as_ref(),
             revision: self.revision.as_deref(),
             engine: self.engine.as_ref(),
+            snapshot_tools: self.snapshot_tools.as_ref(),
         }
     }
 
@@ -301,6 +304,7 @@ pub(super) async fn look<'w>(
         saved,
         revision,
         engine,
+        snapshot_tools: purpose.intent().map(SnapshotTools::of),
         since,
     })
 }
@@ -507,11 +511,15 @@ fn decide(
                     pki::refuse_former(saved, actual)?;
                 }
             }
-            let named = Named {
-                lose: environment.lose.clone(),
-                clean: environment.clean.clone(),
+            let request = plan::RemovalRequest {
+                named: Named {
+                    lose: environment.lose.clone(),
+                    clean: environment.clean.clone(),
+                },
+                last_snapshot: environment.last_snapshot,
+                now: reading.now,
             };
-            let plan = plan::remove_named(id, actual, &named)?;
+            let plan = plan::remove_as(id, actual, &request)?;
             (None, (plan, None), loaded.cloned())
         }
     };
@@ -554,6 +562,8 @@ fn remember_refused(
     reading: &Reading<'_>,
     so_far: &SoFar,
 ) {
+    // The cluster goes on: a removal from now on is another one.
+    desired.saved.memory.last_snapshot = None;
     if environment.retry && !so_far.ran {
         desired.saved.memory.refused.clear();
     }
@@ -641,10 +651,7 @@ pub(crate) async fn targets(
     saved: Option<&ClusterState>,
     environment: &Environment,
 ) -> BTreeMap<NodeName, ConnectionTarget> {
-    let intent = match purpose {
-        AnyPurpose::Goal(goal) => Some(goal.intent()),
-        AnyPurpose::Removal(Removal(intent)) => intent,
-    };
+    let intent = purpose.intent();
     let mut targets: BTreeMap<NodeName, ConnectionTarget> = intent
         .into_iter()
         .flat_map(|intent| &intent.nodes)

@@ -11,6 +11,7 @@ use crate::{
     facts::{Actual, Unreachable},
     model::NodeName,
     plan::{Plan, Reboot, Target},
+    state::RemovalSnapshot,
 };
 
 /// What a run is for: a [`Goal`] for a cluster, or its [`Removal`].
@@ -32,6 +33,16 @@ pub enum AnyPurpose<'a> {
     Goal(Goal<'a>),
     /// To remove it.
     Removal(Removal<'a>),
+}
+
+impl<'a> AnyPurpose<'a> {
+    /// What the user wants; `None`: a removal without a config that can be read.
+    pub const fn intent(self) -> Option<&'a Intent> {
+        match self {
+            Self::Goal(goal) => Some(goal.intent()),
+            Self::Removal(Removal(intent)) => intent,
+        }
+    }
 }
 
 /// The state that a run brings a cluster to.
@@ -142,6 +153,8 @@ pub enum RemovalOutcome {
     Removed {
         /// False: nothing was done at all.
         changed: bool,
+        /// The snapshot of etcd that was saved before.
+        last_snapshot: Option<RemovalSnapshot>,
     },
     /// The cluster is removed from every node from which it can be. The others do not answer, or are another
     /// cluster's and still have things of this one. The state is kept.
@@ -227,7 +240,11 @@ impl Purpose for Removal<'_> {
         let names = claimed.keys().cloned().collect();
         left.extend(claimed);
         if left.is_empty() {
-            RemovalOutcome::Removed { changed }
+            let last = saved.and_then(|saved| saved.memory.last_snapshot.clone());
+            RemovalOutcome::Removed {
+                changed,
+                last_snapshot: last.filter(|last| last.saved.is_some()),
+            }
         } else {
             RemovalOutcome::Incomplete {
                 left: left.into_iter().collect(),

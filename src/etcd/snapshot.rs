@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::zip::{self, Packed};
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Passing},
     host::{HelperContainer, HelperOutput, Host, HostError, Program},
     model::{ClusterId, Component, ContainerSpec, label, path},
 };
@@ -157,6 +157,19 @@ impl Explain for SnapshotError {
         }
     }
 
+    fn passing(&self) -> Option<Passing> {
+        match self {
+            Self::Host(error) => error.passing(),
+            Self::NoMember { .. }
+            | Self::Taken { .. }
+            | Self::Full { .. }
+            | Self::Etcdctl { .. }
+            | Self::Etcdutl { .. }
+            | Self::Damaged { .. }
+            | Self::Script { .. } => None,
+        }
+    }
+
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::Host(error) => error.hints(),
@@ -169,6 +182,11 @@ impl Explain for SnapshotError {
             Self::Script { .. } | Self::Etcdutl { .. } => Vec::new(),
         }
     }
+}
+
+/// Where one of that name is on its node.
+pub fn place(name: &SnapshotName) -> String {
+    format!("{}/{}", path::SNAPSHOTS, name.0)
 }
 
 /// Takes it on a node.
@@ -185,7 +203,7 @@ pub async fn save(
         .filter(|there| there.labels.get(label::CLUSTER_ID) == Some(&id.0))
         .and_then(|there| there.runs)
         .ok_or_else(no_member)?;
-    let place = format!("{}/{}", path::SNAPSHOTS, name.0);
+    let place = place(name);
     let taken = || SnapshotError::Taken {
         node: node(),
         path: place.clone(),

@@ -126,6 +126,13 @@ pub struct Alarm {
     pub kind: AlarmKind,
 }
 
+impl Alarm {
+    /// True where the member's data differ from those of the others.
+    pub fn is_corrupt(&self) -> bool {
+        self.kind == AlarmKind::Corrupt
+    }
+}
+
 /// Which alarm.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlarmKind {

@@ -64,6 +64,7 @@ pub(super) async fn environment(
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),
         clean: view.clean(),
+        last_snapshot: view.deletion().last_snapshot,
         home: None,
         given: None,
         // One process acts, so whoever comes after it under this name took over from it.

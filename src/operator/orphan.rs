@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api::{ClusterStatus, RemainingNode, conditions::Reason},
     error::with_causes,
-    state::ClusterState,
+    state::{ClusterState, RemovalSnapshot},
 };
 
 /// What is known about a cluster that nobody manages any more.
@@ -45,6 +45,9 @@ struct Record {
     more_nodes: usize,
     /// Where the keys are, or why they are not.
     state: String,
+    /// The snapshot of etcd that the removal has saved before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_snapshot: Option<RemovalSnapshot>,
 }
 
 /// Why a cluster is left as it is.
@@ -129,6 +132,11 @@ pub(super) async fn record(
     if remaining.is_empty() && left == Left::Late {
         remaining = nodes.iter().map(LeftNode::was_not_clean_in_time).collect();
     }
+    let last = saved.as_ref().map(|saved| &saved.memory);
+    let last = last.and_then(|memory| memory.last_snapshot.clone());
+    let last_snapshot = last.filter(|last| last.saved.is_some());
+    let last = last_snapshot.as_ref().and_then(RemovalSnapshot::place);
+    let last = last.map(|place| format!("; the last snapshot of etcd is {place}"));
     let record = Record {
         cluster: name.clone(),
         uid: view.uid(),
@@ -142,6 +150,7 @@ pub(super) async fn record(
         nodes,
         more_nodes,
         state,
+        last_snapshot,
     };
     let place = format!("{}/{name}-orphaned", ctx.options.namespace);
     let details = match write(ctx, &name, &record).await {
@@ -160,8 +169,9 @@ pub(super) async fn record(
         .map(|node| format!("`{}` ({})", node.name, node.address))
         .collect();
     let note = format!(
-        "{}: {details}; left as they are: {}",
+        "{}: {details}{}; left as they are: {}",
         left.why(),
+        last.unwrap_or_default(),
         if nodes.is_empty() {
             "nodes that are not known".to_owned()
         } else {

@@ -42,7 +42,7 @@ use crate::{
     error::{ErrorClass, on_object, with_causes},
     facts::Unreachable,
     model::{NodeName, printable_lines},
-    state::ClusterState,
+    state::{ClusterState, RemovalSnapshot},
 };
 
 /// How the API server answers a write that leaves an object invalid.
@@ -87,6 +87,7 @@ impl Deadline {
             policy: _,
             timeout,
             on_timeout,
+            last_snapshot: _,
         } = view.deletion();
         let deleted = view.deleted_at().unwrap_or(Timestamp::MIN);
         let oldest = deleted.checked_sub(OLDER).unwrap_or(Timestamp::MIN);
@@ -407,7 +408,13 @@ impl RemovalReconcile<'_> {
         let run = run::run(self.ctx, self.view, task, environment, sinks, &base);
         let ended = Box::pin(run).await;
         Ok(match ended {
-            Ok(Convergence::Settled(RemovalOutcome::Removed { changed: _ })) => {
+            Ok(Convergence::Settled(RemovalOutcome::Removed {
+                changed: _,
+                last_snapshot,
+            })) => {
+                if let Some(place) = last_snapshot.as_ref().and_then(RemovalSnapshot::place) {
+                    self.tell_of(&place).await;
+                }
                 RemovalProgress::Removed
             }
             Ok(Convergence::Settled(RemovalOutcome::Incomplete { left, claimed })) => {
@@ -416,6 +423,14 @@ impl RemovalReconcile<'_> {
             Ok(Convergence::Stopped(cause)) => RemovalProgress::Stopped(cause),
             Err(error) => RemovalProgress::Incomplete(RemovalError::of(&error)),
         })
+    }
+
+    /// The last word about the cluster: its state is gone.
+    async fn tell_of(&self, place: &str) {
+        let text = format!("the cluster is removed; the last snapshot of etcd is {place}");
+        tracing::info!(place, "the last snapshot of etcd before the removal");
+        let notice = Notice::normal("LastSnapshot", "Remove", &text);
+        publish(self.ctx, self.view, &notice).await;
     }
 
     /// There is no state. Either this object never had a cluster, or a removal was cut off

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, DrainRules, KernelWants,
         NodeMeta, NodeName, ObjectRef,
     },
+    snapshots::record,
     state::SnapshotRef,
 };
 
@@ -121,6 +123,19 @@ pub enum HostAction {
     RestoreEtcd {
         /// From what, and as whom.
         restore: Box<EtcdRestore>,
+    },
+    /// Saves a snapshot of this node's member of etcd in the node's folder of snapshots, and in the bucket, where there is
+    /// one. It replaces no file. That it was begun and where it is are recorded in the state: one of that name that an
+    /// interrupted run has saved is not taken again.
+    SaveSnapshot {
+        /// Its name.
+        name: String,
+        /// Why it is taken, for its record.
+        cause: record::Cause,
+        /// When the first attempt of that name began.
+        begun_at: Timestamp,
+        /// Nothing comes after it where it fails; else that is a warning.
+        required: bool,
     },
     /// Starts a container of ours that should run and does not. Repeating is harmless.
     StartContainer {
@@ -442,6 +457,9 @@ impl HostAction {
                 ..
             } | Self::StartContainer {
                 component: Component::Snapshots
+            } | Self::SaveSnapshot {
+                required: false,
+                ..
             }
         )
     }
@@ -461,6 +479,7 @@ impl HostAction {
             Self::SetEtcdAside { .. } => "set-etcd-aside",
             Self::RestoreEtcd { .. } => "restore-etcd",
             Self::PutEtcdBack { .. } => "put-etcd-back",
+            Self::SaveSnapshot { .. } => "save-snapshot",
             Self::StartContainer { .. } => "start-container",
             Self::ReplaceContainer { .. } => "replace-container",
             Self::PutBack { .. } => "put-back",
@@ -597,6 +616,7 @@ impl Action {
                 | HostAction::SetEtcdAside { .. }
                 | HostAction::RestoreEtcd { .. }
                 | HostAction::PutEtcdBack { .. }
+                | HostAction::SaveSnapshot { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::PutBack { .. }
@@ -673,6 +693,7 @@ impl Action {
                 | HostAction::PrepareKernel { .. }
                 | HostAction::ImportPause { .. }
                 | HostAction::RunContainer { .. }
+                | HostAction::SaveSnapshot { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::AwaitHealthy { .. }
                 | HostAction::AwaitAge { .. } => false,

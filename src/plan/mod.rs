@@ -55,7 +55,7 @@ pub use preflight::{
 };
 pub use reboot::Reboot;
 pub use render::{disruptions, disruptive_steps, render, render_in_full};
-pub use schedule::{remove, remove_named};
+pub use schedule::{RemovalRequest, remove, remove_as};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
 pub use step::{Cause, Guard, Step, Target};
 pub use title::title;

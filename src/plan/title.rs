@@ -43,6 +43,7 @@ fn on_host(action: &HostAction) -> String {
             Some(snapshot) => format!("restore etcd from {}", snapshot.name),
             None => "restore etcd from its own data".to_owned(),
         },
+        HostAction::SaveSnapshot { .. } => "save a snapshot of etcd".to_owned(),
         HostAction::StartContainer { component } => format!("start {component}"),
         HostAction::ReplaceContainer { component, .. } => format!("replace {component}"),
         HostAction::PutBack { component } => format!("put the former {component} back"),

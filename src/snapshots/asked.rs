@@ -71,28 +71,47 @@ pub struct Taken {
 }
 
 /// Takes one snapshot now, proves it and copies it to the bucket, where one is given. The schedule goes on meanwhile.
+/// Before a deletion, one of that name that was taken before a deletion is the same one, of a run that was cut off.
 pub async fn take(
     settings: &Path,
     programs: &Programs,
     clock: &Clock,
     name: &SnapshotName,
+    cause: Cause,
     bucket: Option<&Bucket>,
 ) -> Result<Taken, AskedError> {
     let _ = rustix::process::nice(10);
     let settings = read(settings)?;
     let folder = opened(&settings, programs, ASKED)?;
-    let asked = Asked {
-        name: name.as_str().to_owned(),
-        cause: Cause::Asked,
-        now: clock.now(),
+    let former = match find(&folder.list()?, name.as_str()) {
+        Found::Own(meta, grade)
+            if cause == Cause::BeforeDelete && meta.cause == Cause::BeforeDelete =>
+        {
+            Some((*meta, grade))
+        }
+        Found::Own(..) | Found::Another | Found::Nothing => None,
     };
-    let (saved, proof) = save_and_prove(&settings, programs, &folder, asked).await?;
-    let zip = folder.zip(&saved.name);
+    let now = clock.now();
+    let (meta, proof) = if let Some((meta, grade)) = former {
+        let (name, found) = (name.as_str(), meta.clone());
+        let proof = look_into(&settings, programs, &folder, name, found, grade, now);
+        (meta, Box::pin(proof).await?)
+    } else {
+        let asked = Asked {
+            name: name.as_str().to_owned(),
+            cause,
+            now,
+        };
+        let saving = save_and_prove(&settings, programs, &folder, asked);
+        let (saved, proof) = Box::pin(saving).await?;
+        (saved.meta, proof)
+    };
+    let zip = folder.zip(name.as_str());
     let bytes = fs::metadata(&zip)?.len();
     let listed = Listed {
-        file: bucket::object(&saved.name),
+        file: bucket::object(name.as_str()),
         bytes,
-        meta: Some(saved.meta.clone()),
+        meta: Some(meta.clone()),
         proof: Some(proof.clone()),
     };
     let copied = match bucket {
@@ -107,7 +126,7 @@ pub async fn take(
     Ok(Taken {
         path: zip.display().to_string(),
         bytes,
-        sha256: saved.meta.sha256,
+        sha256: meta.sha256,
         grade: proof.grade,
         why: proof.why,
         copied,

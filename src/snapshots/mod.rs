@@ -18,6 +18,7 @@ pub mod copies;
 mod fetch;
 mod folder;
 mod health;
+mod once;
 mod program;
 mod prove;
 pub mod prune;
@@ -35,8 +36,9 @@ pub use self::{
     client::{report, reports},
     fetch::{FetchError, fetch},
     health::PORT,
+    once::{OnceError, SavedOnce, SnapshotTools, WantedSnapshot, save_once, takes_snapshots},
     program::own as own_program,
-    remote::{OnNode, RemoteError},
+    remote::{OnNode, RemoteError, TAKES},
     run::{Programs, RunError, run},
     state::{DOCUMENT, HeldState, state},
 };

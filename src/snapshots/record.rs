@@ -17,6 +17,8 @@ pub enum Cause {
     Scheduled,
     /// A person asked for it.
     Asked,
+    /// The cluster is about to be deleted.
+    BeforeDelete,
 }
 
 /// What a snapshot's file says about it.

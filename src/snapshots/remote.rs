@@ -7,10 +7,12 @@ use serde::de::DeserializeOwned;
 
 use super::{
     asked::{Answer, Taken},
+    once::WantedSnapshot,
+    record::Cause,
     state::{DOCUMENT, HeldState},
 };
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Passing},
     etcd::snapshot::SnapshotName,
     host::{Host, HostError, OwnProgram},
     model::{AgentProgram, Bucket, ClusterId, Secret, path, printable},
@@ -24,8 +26,10 @@ const DELETE: &str = "snapshot-delete";
 const STATE: &str = "snapshot-state";
 /// Where the bucket is written in the container.
 const BUCKET: &str = "/rke-operator-bucket.json";
+/// Of [`TAKE`]: the cluster is about to be deleted.
+const BEFORE_DELETE: &str = "--before-delete";
 /// Gigabytes come over a slow line.
-const TAKES: Duration = Duration::from_secs(60 * 60);
+pub const TAKES: Duration = Duration::from_secs(60 * 60);
 
 /// Why it did not.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +51,13 @@ impl Explain for RemoteError {
             Self::Host(error) => error.class(),
             Self::Program(_) => ErrorClass::User,
             Self::Said(_) => ErrorClass::Host,
+        }
+    }
+
+    fn passing(&self) -> Option<Passing> {
+        match self {
+            Self::Host(error) => error.passing(),
+            Self::Program(_) | Self::Said(_) => None,
         }
     }
 
@@ -80,29 +91,35 @@ impl OnNode<'_> {
     pub async fn fetch(&self, bucket: &Bucket, name: &SnapshotName) -> Result<(), RemoteError> {
         let words = [FETCH, name.as_str()].map(str::to_owned);
         let folder = [format!("{0}:{0}", path::SNAPSHOTS)];
-        self.run(words.into(), Some(bucket), folder.into())
+        self.run(words.into(), Some(bucket), folder.into(), TAKES)
             .await
             .map(drop)
     }
 
     /// Takes a snapshot of the node's member, and copies it to the bucket where one is given. The node must have been
     /// set up to take recurring ones: this is done with their settings.
-    pub async fn take(
-        &self,
-        name: &SnapshotName,
-        bucket: Option<&Bucket>,
-    ) -> Result<Taken, RemoteError> {
-        self.ask(TAKE, name, bucket).await
+    pub async fn take(&self, wanted: WantedSnapshot<'_>) -> Result<Taken, RemoteError> {
+        let WantedSnapshot {
+            name,
+            cause,
+            bucket,
+            limit,
+        } = wanted;
+        let before_delete = (cause == Cause::BeforeDelete).then_some(BEFORE_DELETE);
+        let words = [Some(TAKE), Some(name.as_str()), before_delete];
+        let words = words.into_iter().flatten().map(str::to_owned).collect();
+        let log = self.run(words, bucket, with_settings(), limit).await?;
+        answered(TAKE, &log)
     }
 
     /// Looks once more into a snapshot in the folder of the node. The node must have been set up, as for [`Self::take`].
     pub async fn verify(&self, name: &SnapshotName) -> Result<Answer, RemoteError> {
-        self.ask(VERIFY, name, None).await
+        self.ask(VERIFY, name).await
     }
 
     /// Deletes a snapshot in the folder of the node. The node must have been set up, as for [`Self::take`].
     pub async fn delete(&self, name: &SnapshotName) -> Result<Answer, RemoteError> {
-        self.ask(DELETE, name, None).await
+        self.ask(DELETE, name).await
     }
 
     /// The state that a plain snapshot in the folder of the node has, with its document where it can be read.
@@ -113,7 +130,7 @@ impl OnNode<'_> {
         let words = [STATE, name.as_str()].map(str::to_owned);
         let folder = [format!("{0}:{0}", path::SNAPSHOTS)];
         let (log, document) = self
-            .run_for(words.into(), None, folder.into(), Some(DOCUMENT))
+            .run_for(words.into(), None, folder.into(), Some(DOCUMENT), TAKES)
             .await?;
         Ok((answered(STATE, &log)?, document))
     }
@@ -123,14 +140,9 @@ impl OnNode<'_> {
         &self,
         command: &str,
         name: &SnapshotName,
-        bucket: Option<&Bucket>,
     ) -> Result<T, RemoteError> {
         let words = [command, name.as_str()].map(str::to_owned);
-        let binds = [
-            format!("{0}:{0}", path::SNAPSHOTS),
-            format!("{0}:{0}:ro", path::KUBERNETES),
-        ];
-        let log = self.run(words.into(), bucket, binds.into()).await?;
+        let log = self.run(words.into(), None, with_settings(), TAKES).await?;
         answered(command, &log)
     }
 
@@ -140,8 +152,9 @@ impl OnNode<'_> {
         arguments: Vec<String>,
         bucket: Option<&Bucket>,
         binds: Vec<String>,
+        limit: Duration,
     ) -> Result<String, RemoteError> {
-        let (log, _) = self.run_for(arguments, bucket, binds, None).await?;
+        let (log, _) = self.run_for(arguments, bucket, binds, None, limit).await?;
         Ok(log)
     }
 
@@ -152,6 +165,7 @@ impl OnNode<'_> {
         bucket: Option<&Bucket>,
         binds: Vec<String>,
         answer: Option<&str>,
+        limit: Duration,
     ) -> Result<(String, Option<Secret<Vec<u8>>>), RemoteError> {
         let program = tokio::fs::read(&self.agent.file).await;
         let unreadable = |error| RemoteError::Program(format!("cannot read this program: {error}"));
@@ -170,7 +184,7 @@ impl OnNode<'_> {
             files,
             binds,
             answer,
-            limit: TAKES,
+            limit,
         };
         let (output, answer) = self.host.run_own_program(own, self.id).await?;
         if output.status == 0 {
@@ -181,6 +195,14 @@ impl OnNode<'_> {
         let line = line.or_else(|| lines.next_back()).unwrap_or_default();
         Err(RemoteError::Said(printable(line).into_owned()))
     }
+}
+
+/// The folder of snapshots, and what the program that takes recurring ones has.
+fn with_settings() -> Vec<String> {
+    vec![
+        format!("{0}:{0}", path::SNAPSHOTS),
+        format!("{0}:{0}:ro", path::KUBERNETES),
+    ]
 }
 
 fn answered<T: DeserializeOwned>(command: &str, log: &str) -> Result<T, RemoteError> {

@@ -281,6 +281,9 @@ pub struct OperatorMemory {
     /// The `ClusterOperation` objects that were begun, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<String, BegunOperation>,
+    /// The snapshot before the removal that was begun. `up` clears it: the cluster goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_snapshot: Option<RemovalSnapshot>,
 }
 
 /// How many operations are remembered.
@@ -314,6 +317,46 @@ pub struct BegunOperation {
     /// Which restore of the cluster it is, of one that restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<u32>,
+}
+
+/// The snapshot before a removal: recorded before it is taken, so that a removal that was cut off finds its file again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RemovalSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The node whose member it is of.
+    pub node: NodeName,
+    /// When it was begun.
+    pub begun_at: Timestamp,
+    /// The last attempt has failed on that node.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub failed: bool,
+    /// Where it is; `None`: it is not known to be saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<SnapshotPlace>,
+}
+
+impl RemovalSnapshot {
+    /// Where it is, for people; `None`: it is not known to be saved.
+    pub fn place(&self) -> Option<String> {
+        let SnapshotPlace { path, bucket } = self.saved.as_ref()?;
+        let bucket = bucket.as_ref();
+        let bucket = bucket.map(|bucket| format!(", and in the bucket {bucket}"));
+        let bucket = bucket.unwrap_or_default();
+        Some(format!("`{path}` on node `{}`{bucket}", self.node))
+    }
+}
+
+/// Where a snapshot is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SnapshotPlace {
+    /// The file on its node.
+    pub path: String,
+    /// The bucket that has a copy, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<String>,
 }
 
 /// A definition of a component that failed on a node, on which the former one runs again. It is not tried again until

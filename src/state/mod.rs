@@ -21,8 +21,8 @@ use futures::future::BoxFuture;
 
 pub use self::cluster::{
     Applied, Authority, BastionEntry, BegunOperation, CaPair, ClusterState, EncryptionKey,
-    EtcdEpoch, InventoryEntry, Membership, OperatorMemory, Reached, Refused, ServiceAccounts,
-    SnapshotRef,
+    EtcdEpoch, InventoryEntry, Membership, OperatorMemory, Reached, Refused, RemovalSnapshot,
+    ServiceAccounts, SnapshotPlace, SnapshotRef,
 };
 pub use self::digest_key::DigestKey;
 pub use self::given::GivenCertificates;

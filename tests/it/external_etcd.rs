@@ -321,7 +321,13 @@ async fn a_removal_leaves_the_data_and_says_so() {
     assert_eq!(notes.iter().filter(said).count(), 1, "{notes:?}");
     let outcome = runner.converge(&Removal(None)).await.expect("it goes");
     assert!(
-        matches!(outcome, RemovalOutcome::Removed { changed: true }),
+        matches!(
+            outcome,
+            RemovalOutcome::Removed {
+                changed: true,
+                last_snapshot: None
+            }
+        ),
         "{outcome:?}"
     );
     assert_eq!(runner.memory.shell().saved, None);

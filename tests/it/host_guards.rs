@@ -209,6 +209,7 @@ impl Surveyed {
             saved: Some(&self.saved),
             revision: None,
             engine: Some(&self.engine),
+            snapshot_tools: None,
         }
     }
 

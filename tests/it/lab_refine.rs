@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 use futures::{FutureExt, future::BoxFuture};
 use lab::Profile;
 use rke_operator::{
+    api::LastSnapshot,
     apply::{
         event::{Event, Events, RunOutcome},
         remote::OverSsh,
@@ -102,6 +103,7 @@ fn world(site: &Site) -> Environment {
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),
         clean: BTreeSet::new(),
+        last_snapshot: LastSnapshot::Skip,
         home: None,
         given: None,
         identity: "a test".to_owned(),

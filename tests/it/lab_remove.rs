@@ -57,6 +57,13 @@ pub(crate) const ALLOWED: &[snapshot::Allowed] = &[
         "/var/lib/containerd/io.containerd.content.v1.content",
         "containerd's own folder, since the first image",
     ),
+    ("files", CAME, "/opt/rke d ", "the folder of the next one"),
+    (
+        "files",
+        CAME,
+        "/opt/rke/etcd-snapshots",
+        "the last snapshot, and the folder with RKE's name",
+    ),
 ];
 
 #[test]
@@ -79,12 +86,26 @@ fn remove_gives_the_node_back_and_harms_nobody() {
     assert_eq!(refused.status, 1, "no terminal and no --force: {refused:?}");
     assert!(site.is_ready(), "nothing was done");
 
-    site.run(&["remove", "--force"]).well();
+    let removed = site.run(&["remove", "--force"]).well();
     snapshot::unchanged(site.node(), &before, ALLOWED);
+    let kept = site
+        .node()
+        .sh("cd /opt/rke/etcd-snapshots; ls -A; stat -c '%a %U' *");
+    let kept = kept.expect("the last snapshot");
+    let (name, mode) = kept.split_once('\n').expect("one file");
+    assert!(name.starts_with("before-removal_"), "{kept}");
+    assert_eq!(mode, "600 root");
+    let said =
+        format!("the last snapshot of etcd is `/opt/rke/etcd-snapshots/{name}` on node `n1`");
+    assert!(removed.stderr.contains(&said), "{removed:?}");
     assert!(!site.path("kube_config_cluster.yml").exists());
 
     // Again: nothing there is success; and the node takes a new cluster.
     site.run(&["remove", "--force"]).well();
     site.run(&["up", "--yes"]).well();
     assert!(site.is_ready());
+
+    site.run(&["remove", "--force", "--no-snapshot"]).well();
+    let kept = site.node().sh("ls -A /opt/rke/etcd-snapshots");
+    assert_eq!(kept.expect("the folder"), name, "no second one");
 }

@@ -157,5 +157,8 @@ fn a_node_behind_a_bastion_with_an_agent_is_made_saved_and_removed() {
     fs::remove_file(site.path("cluster.yml")).expect("the config is gone");
     run(&site, &agent, &["remove", "--force"]).well();
     let left = node.sh("docker ps -aq; ls -A /opt/rke/etcd-snapshots");
-    assert_eq!(left.expect("the node"), "s1", "snapshots stay");
+    let left = left.expect("the node");
+    let (last, first) = left.split_once('\n').expect("two files and no container");
+    assert!(last.starts_with("before-removal_"), "{left}");
+    assert_eq!(first, "s1", "snapshots stay");
 }

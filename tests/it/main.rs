@@ -58,6 +58,7 @@ mod joint_addresses;
 mod joint_authorities;
 mod joint_back;
 mod joint_encryption;
+mod joint_last_snapshot;
 mod joint_lost;
 mod joint_nodes;
 mod joint_ownership;

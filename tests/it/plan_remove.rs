@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use rke_operator::{
+    api::LastSnapshot,
     error::{ErrorClass, Explain, Obstacle},
     facts::{Baseline, HostFacts, HostView, Unreachable},
     model::{CLAIM, ClusterId, FILES_IMAGE, Named, NodeName, label, path},
     plan,
-    plan::HostAction,
+    plan::{HostAction, RemovalRequest},
 };
 
 use crate::{
@@ -298,12 +300,16 @@ fn what_is_foreign_stops_that_node() {
             assert!(plan.is_empty(), "{}", plan::render(&plan));
             let note = &plan.notes[0].text;
             assert!(note.contains(said) && note.contains("--clean n1"), "{note}");
-            let named = Named {
-                clean: [one()].into(),
-                ..Named::default()
+            let request = RemovalRequest {
+                named: Named {
+                    clean: [one()].into(),
+                    ..Named::default()
+                },
+                last_snapshot: LastSnapshot::Skip,
+                now: Timestamp::UNIX_EPOCH,
             };
             let id = ClusterId("a".to_owned());
-            let plan = plan::remove_named(Some(&id), &have, &named).unwrap();
+            let plan = plan::remove_as(Some(&id), &have, &request).unwrap();
             assert!(!plan.is_empty());
             assert_eq!(plan::check(&plan, &have, &id), []);
         }

@@ -72,6 +72,7 @@ fn what_the_operator_remembers_is_saved_and_no_copy_changes() {
         populated: false,
         refused: Vec::new(),
         operations: BTreeMap::new(),
+        last_snapshot: None,
     };
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     assert_eq!(stages(&plan), ["state"]);

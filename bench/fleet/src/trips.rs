@@ -22,6 +22,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
+    api::LastSnapshot,
     apply::{
         event::{Event, Events},
         remote::OverSsh,
@@ -271,6 +272,7 @@ impl Site {
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
+            last_snapshot: LastSnapshot::Skip,
             home: None,
             given: None,
             identity: "a test".to_owned(),

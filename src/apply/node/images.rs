@@ -28,7 +28,8 @@ pub(in crate::apply) async fn pull(
     tokio::select! {
         pulled = host.pull(image, login, &progress) => {
             let bytes = pulled.map_err(failed)?;
-            Ok(Done { detail: Some(format!("{} MB", bytes.div_ceil(1_000_000))), warning: None })
+            let detail = Some(format!("{} MB", bytes.div_ceil(1_000_000)));
+            Ok(Done { detail, ..Done::default() })
         }
         _ = stop.stopped() => Err(StepError::Stopped),
     }

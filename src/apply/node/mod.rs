@@ -15,6 +15,7 @@ mod pods;
 mod program;
 mod reboot;
 mod restore;
+mod snapshot;
 mod system;
 
 pub(super) use chart::render;
@@ -33,4 +34,5 @@ pub(super) use pods::pods;
 pub(super) use program::prepare;
 pub(super) use reboot::reboot;
 pub(super) use restore::{put_back, restore, set_aside};
+pub(super) use snapshot::save_snapshot;
 pub(super) use system::prepare_kernel;

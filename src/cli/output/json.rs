@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::{
     apply::event::Event, config::Problem, error::ErrorClass, facts::Unreachable, model::NodeName,
+    state::RemovalSnapshot,
 };
 
 /// How the command ended: always the last line.
@@ -26,6 +27,9 @@ pub enum Ended {
         changed: bool,
         /// Where the kubeconfig is, after `up`.
         kubeconfig: Option<String>,
+        /// The snapshot that a removal has saved before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_snapshot: Option<RemovalSnapshot>,
     },
     /// What can converge has; some nodes are left out.
     Degraded {

@@ -55,6 +55,7 @@ fn row(place: &str, one: &Listed) -> Vec<Cell> {
     let by = match one.meta.as_ref().map(|meta| meta.cause) {
         Some(Cause::Scheduled) => "schedule",
         Some(Cause::Asked) => "request",
+        Some(Cause::BeforeDelete) => "deletion",
         None => "-",
     };
     let (grade, tone) = match one.grade() {

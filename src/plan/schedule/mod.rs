@@ -15,6 +15,7 @@ mod health;
 mod hosts;
 mod join;
 mod kept;
+mod last_snapshot;
 mod leave;
 mod leavers;
 mod lost;
@@ -35,7 +36,7 @@ mod take_back;
 mod up;
 mod warnings;
 
-pub use remove::{remove, remove_named};
+pub use remove::{RemovalRequest, remove, remove_as};
 
 pub(super) use self::{
     back::put_back,

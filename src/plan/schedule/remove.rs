@@ -5,8 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{claim, leave, part::Part, plan};
+use jiff::Timestamp;
+
+use super::{claim, last_snapshot, leave, part::Part, plan};
 use crate::{
+    api::LastSnapshot,
     error::ErrorClass,
     facts::{Actual, HostFacts, HostView},
     model::{
@@ -45,22 +48,39 @@ pub(super) enum Standing<'a> {
     Image,
 }
 
-/// The plan that gives back every node that belongs to `id`; empty when nothing is left. Hosts that
-/// do not answer are noted and keep the state from being deleted.
-pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightErrors> {
-    remove_named(id, have, &Named::default())
+/// What a removal asks for.
+#[derive(Clone, Debug)]
+pub struct RemovalRequest {
+    /// The nodes that a person named.
+    pub named: Named,
+    /// Whether a snapshot of etcd is saved before.
+    pub last_snapshot: LastSnapshot,
+    /// The time, for its name.
+    pub now: Timestamp,
 }
 
-/// The same, where a person named nodes.
+/// The plan that gives back every node that belongs to `id`, without a snapshot before; empty when nothing is left. Hosts
+/// that do not answer are noted and keep the state from being deleted.
+pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightErrors> {
+    let request = RemovalRequest {
+        named: Named::default(),
+        last_snapshot: LastSnapshot::Skip,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    remove_as(id, have, &request)
+}
+
+/// The same, as it is asked for.
 #[expect(
     clippy::too_many_lines,
     reason = "one arm for each thing that a node may be to the cluster"
 )]
-pub fn remove_named(
+pub fn remove_as(
     id: Option<&ClusterId>,
     have: &Actual,
-    named: &Named,
+    request: &RemovalRequest,
 ) -> Result<Plan, PreflightErrors> {
+    let named = &request.named;
     let Some(id) = id else {
         return without_state(have);
     };
@@ -118,6 +138,7 @@ pub fn remove_named(
             }
         }
     }
+    let snapshot = last_snapshot::save(id, &ours, have, request)?;
     notes.extend(external_etcd_stays(have));
     let again = !claims.is_empty() || !images.is_empty();
     notes.extend(
@@ -144,7 +165,7 @@ pub fn remove_named(
         Stage::of("images", images.len(), images),
         Stage::of("state", 1, local(clean, have)),
     ];
-    Ok(plan([Part { stages, notes }]))
+    Ok(plan([snapshot, Part { stages, notes }]))
 }
 
 fn is_lost(host: &NodeName, have: &Actual) -> bool {

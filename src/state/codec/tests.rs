@@ -9,7 +9,7 @@ use crate::{
     model::{Component, Digest, EtcdKeyspace, NodeName},
     state::{
         Applied, BastionEntry, BegunOperation, CaPair, DigestKey, EtcdEpoch, Membership,
-        OperatorMemory, Reached, Refused, SnapshotRef,
+        OperatorMemory, Reached, Refused, RemovalSnapshot, SnapshotPlace, SnapshotRef,
     },
 };
 
@@ -43,6 +43,16 @@ fn what_is_written_is_read_back() {
                 restore: Some(1),
             },
         )]),
+        last_snapshot: Some(RemovalSnapshot {
+            name: "before-removal".to_owned(),
+            node: "n1".into(),
+            begun_at: Timestamp::UNIX_EPOCH,
+            failed: true,
+            saved: Some(SnapshotPlace {
+                path: "/opt/rke/etcd-snapshots/before-removal".to_owned(),
+                bucket: Some("s3.example.com/backups".to_owned()),
+            }),
+        }),
     };
     let text = encode(&state);
     assert_eq!(decode(text.expose()), Ok(state.clone()));

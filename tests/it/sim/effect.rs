@@ -92,6 +92,13 @@ fn on_host(
             facts.containers.remove("etcd");
             run(node, Component::Etcd, spec, want()?, facts)
         }
+        HostAction::SaveSnapshot { .. } => {
+            let etcd = facts.containers.get("etcd");
+            if etcd.is_none_or(|etcd| etcd.state != ContainerState::Running) {
+                return Err("etcd does not run".to_owned());
+            }
+            Ok(())
+        }
         // Which data it has is the world's to know.
         HostAction::SetEtcdAside { .. }
         | HostAction::PutEtcdBack { .. }

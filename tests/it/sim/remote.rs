@@ -27,12 +27,12 @@ use rke_operator::{
     facts::{Actual, HostView, KeptFacts, Unreachable},
     host::{HostKeys, pool::ConnectionTarget},
     model::{AgentProgram, Bucket, ClusterId, NodeName, Role, WantedObjects, secret::Secret},
-    plan::Step,
+    plan::{HostAction, Step},
     snapshots::{
         record::Reports,
         seek::{SnapshotFiles, Sought},
     },
-    state::ClusterState,
+    state::{ClusterState, SnapshotPlace},
 };
 use tokio::{
     sync::{Notify, watch},
@@ -535,8 +535,16 @@ impl RemoteSession for SimSession {
             let acted = self.remote.inner().act(step, context, shell);
             self.remote.moves();
             acted?;
+            let saved = match step.action.on_host() {
+                Some((_, HostAction::SaveSnapshot { name, .. })) => Some(SnapshotPlace {
+                    path: format!("/opt/rke/etcd-snapshots/{name}"),
+                    bucket: None,
+                }),
+                Some(_) | None => None,
+            };
             Ok(Done {
                 warning,
+                saved,
                 ..Done::default()
             })
         }

@@ -8,6 +8,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
+    api::LastSnapshot,
     apply::{
         event::Events,
         stop::{Stop, Stopper},
@@ -122,6 +123,7 @@ pub(crate) struct Runner {
     entropy: fn() -> [u8; 32],
     lose: BTreeSet<NodeName>,
     clean: BTreeSet<NodeName>,
+    last_snapshot: LastSnapshot,
     recover: Option<ClusterId>,
     accept_etcd: Option<String>,
     restore: Option<RestoreRequest>,
@@ -166,6 +168,7 @@ impl Runner {
             entropy,
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
+            last_snapshot: LastSnapshot::BestEffort,
             recover: None,
             accept_etcd: None,
             restore: None,
@@ -210,6 +213,22 @@ impl Runner {
     pub(crate) fn cleaning(&self, nodes: &[&str]) -> Self {
         Self {
             clean: nodes.iter().map(|name| NodeName::from(*name)).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// The same one, whose removals want a last snapshot in this way.
+    pub(crate) fn saving(&self, last_snapshot: LastSnapshot) -> Self {
+        Self {
+            last_snapshot,
+            ..self.clone()
+        }
+    }
+
+    /// The same one, whose time is that.
+    pub(crate) fn at(&self, now: &'static str) -> Self {
+        Self {
+            clock: Clock::new(move || now.parse().unwrap()),
             ..self.clone()
         }
     }
@@ -317,6 +336,7 @@ impl Runner {
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
             clean: self.clean.clone(),
+            last_snapshot: self.last_snapshot,
             home: None,
             given: None,
             identity: self.identity.clone(),

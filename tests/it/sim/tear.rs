@@ -53,6 +53,7 @@ fn on_host(
         | HostAction::SetEtcdAside { .. }
         | HostAction::RestoreEtcd { .. }
         | HostAction::PutEtcdBack { .. }
+        | HostAction::SaveSnapshot { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReloadProxy { .. }
         | HostAction::AwaitHealthy { .. }

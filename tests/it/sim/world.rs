@@ -67,6 +67,8 @@ pub(crate) struct World {
     pub(crate) faults: Vec<ApiFault>,
     /// What does not work, wherever it is tried.
     pub(crate) fails: Vec<Fails>,
+    /// The files in the nodes' folders of snapshots.
+    pub(crate) files: BTreeSet<(NodeName, String)>,
 }
 
 /// A component that does not work with some definition.
@@ -138,6 +140,7 @@ impl World {
             former: None,
             faults: Vec::new(),
             fails: Vec::new(),
+            files: BTreeSet::new(),
         }
     }
 
@@ -206,7 +209,7 @@ impl World {
     }
 
     /// A component runs on a node that is on.
-    fn runs(&self, name: &NodeName, component: Component) -> Option<&ContainerFact> {
+    pub(crate) fn runs(&self, name: &NodeName, component: Component) -> Option<&ContainerFact> {
         if self.down.contains_key(name) {
             return None;
         }
@@ -625,6 +628,9 @@ impl World {
                     self.truth.cluster = held.cloned().map(Box::new);
                 }
             }
+            HostAction::SaveSnapshot { name, .. } => {
+                self.files.insert((node.clone(), name.clone()));
+            }
             HostAction::CleanHost { .. } => {
                 for members in self.members.values_mut() {
                     members.remove(node);
@@ -689,7 +695,9 @@ impl World {
                 step.action.on_host(),
                 Some((
                     _,
-                    HostAction::SetEtcdAside { .. } | HostAction::RestoreEtcd { .. }
+                    HostAction::SetEtcdAside { .. }
+                        | HostAction::RestoreEtcd { .. }
+                        | HostAction::SaveSnapshot { .. }
                 ))
             );
             let nothing = restores && how.is_multiple_of(2);

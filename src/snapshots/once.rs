@@ -1,0 +1,191 @@
+//! Saves one snapshot on a node: by this program where it takes recurring snapshots there, else by etcdctl.
+
+use std::{borrow::Cow, time::Duration};
+
+use serde::Serialize;
+
+use super::{OnNode, PORT, RemoteError, record::Cause, record::Grade, report};
+use crate::{
+    config::Intent,
+    desired,
+    error::{ErrorClass, Explain, Passing},
+    etcd::snapshot::{self, Found, Snapshot, SnapshotError, SnapshotName},
+    host::Host,
+    model::{AgentProgram, Bucket, ClusterId},
+};
+
+/// What snapshots are taken with.
+#[derive(Clone, Debug)]
+pub struct SnapshotTools {
+    /// The image that has etcd's programs.
+    pub image: String,
+    /// This program, where it can be run on nodes.
+    pub agent: Option<AgentProgram>,
+    /// The bucket of the config.
+    pub bucket: Option<Bucket>,
+}
+
+impl SnapshotTools {
+    /// Those of a config.
+    pub fn of(intent: &Intent) -> Self {
+        Self {
+            image: desired::etcd_tools(intent),
+            agent: intent.agent.clone(),
+            bucket: intent.services.snapshot_bucket.as_deref().cloned(),
+        }
+    }
+}
+
+/// Which one is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedSnapshot<'a> {
+    /// Its name.
+    pub name: &'a SnapshotName,
+    /// Why.
+    pub cause: Cause,
+    /// The bucket that a copy goes to.
+    pub bucket: Option<&'a Bucket>,
+    /// How long this program may take; etcdctl has its own limits, which are shorter.
+    pub limit: Duration,
+}
+
+/// A snapshot on a node.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedOnce {
+    /// The file.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Of etcd's data in it.
+    pub sha256: String,
+    /// How far it was looked into; `None`: by etcdctl, which compares the hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grade: Option<Grade>,
+    /// Why it came no further.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The bucket that has a copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copied: Option<String>,
+    /// Why it was not copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_copied: Option<String>,
+}
+
+/// Why it was not saved.
+#[derive(Debug, thiserror::Error)]
+pub enum OnceError {
+    /// This program did not, on the node.
+    #[error("no snapshot was saved on node `{node}`")]
+    Program {
+        /// Which.
+        node: String,
+        /// Why.
+        #[source]
+        source: RemoteError,
+    },
+    /// etcdctl did not.
+    #[error(transparent)]
+    Etcdctl(#[from] SnapshotError),
+}
+
+impl Explain for OnceError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Program { source, .. } => source.class(),
+            Self::Etcdctl(source) => source.class(),
+        }
+    }
+
+    fn passing(&self) -> Option<Passing> {
+        match self {
+            Self::Program { source, .. } => source.passing(),
+            Self::Etcdctl(source) => source.passing(),
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Program { source, .. } => source.hints(),
+            Self::Etcdctl(source) => source.hints(),
+        }
+    }
+}
+
+/// True where this program takes recurring snapshots on a node: it has everything it needs there.
+pub async fn takes_snapshots(host: &Host) -> bool {
+    match host.local_port(PORT).await {
+        Ok(stream) => report(stream).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// Saves it. One of that name is never replaced; before a deletion it is the same one, of a run that was cut off.
+pub async fn save_once(
+    host: &Host,
+    id: &ClusterId,
+    tools: Option<&SnapshotTools>,
+    wanted: WantedSnapshot<'_>,
+) -> Result<SavedOnce, OnceError> {
+    let agent = tools.and_then(|tools| Some((&tools.image, tools.agent.as_ref()?)));
+    if let Some((image, agent)) = agent
+        && takes_snapshots(host).await
+    {
+        let on_node = OnNode {
+            host,
+            id,
+            image,
+            agent,
+        };
+        let taken = Box::pin(on_node.take(wanted)).await;
+        let taken = taken.map_err(|source| OnceError::Program {
+            node: host.name.0.clone(),
+            source,
+        })?;
+        return Ok(SavedOnce {
+            path: taken.path,
+            bytes: taken.bytes,
+            sha256: taken.sha256,
+            grade: Some(taken.grade),
+            why: taken.why,
+            copied: taken.copied,
+            not_copied: taken.not_copied,
+        });
+    }
+    let saved = match snapshot::save(host, id, wanted.name).await {
+        Err(error @ SnapshotError::Taken { .. }) if wanted.cause == Cause::BeforeDelete => {
+            there_already(host, id, wanted.name).await?.ok_or(error)?
+        }
+        saved => saved?,
+    };
+    Ok(SavedOnce {
+        path: saved.path,
+        bytes: saved.bytes,
+        sha256: saved.sha256,
+        grade: None,
+        why: None,
+        copied: None,
+        not_copied: wanted.bucket.map(|_| {
+            "nothing on this node takes snapshots that can be copied: `up` sets that up".to_owned()
+        }),
+    })
+}
+
+/// The whole snapshot that is there under that name.
+async fn there_already(
+    host: &Host,
+    id: &ClusterId,
+    name: &SnapshotName,
+) -> Result<Option<Snapshot>, SnapshotError> {
+    let Found::Whole { sha256, .. } = snapshot::look(host, id, name).await? else {
+        return Ok(None);
+    };
+    let files = snapshot::list(host, id).await?;
+    let bytes = files.get(name.as_str()).copied();
+    Ok(bytes.map(|bytes| Snapshot {
+        path: snapshot::place(name),
+        bytes,
+        sha256,
+    }))
+}
