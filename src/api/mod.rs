@@ -41,7 +41,7 @@ pub use kubeconfig::{
 pub use operation::{
     ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, OperationPhase, OperationPlan,
     OperationReason, OperationService, OperationStage, OperationType, RebootSpec, RestoreSpec,
-    RotateCertificatesSpec, StageSpec,
+    RotateCertificatesSpec, SnapshotSpec, StageSpec,
 };
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.

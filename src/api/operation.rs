@@ -34,8 +34,9 @@ use super::{ClusterRef, cluster::values_explained};
     validation = Rule::new("has(self.spec.reboot) == (self.spec.type == 'Reboot')").message("an operation of the type Reboot, and no other, has `reboot`"),
     validation = Rule::new("has(self.spec.rotateCA) == (self.spec.type == 'RotateCA')").message("an operation of the type RotateCA, and no other, has `rotateCA`"),
     validation = Rule::new("has(self.spec.rotateServiceAccountKey) == (self.spec.type == 'RotateServiceAccountKey')").message("an operation of the type RotateServiceAccountKey, and no other, has `rotateServiceAccountKey`"),
+    validation = Rule::new("!has(self.spec.snapshot) || self.spec.type == 'Snapshot'").message("only an operation of the type Snapshot has `snapshot`"),
     validation = Rule::new("!has(self.spec.rotateCertificates) || self.spec.type == 'RotateCertificates'").message("only an operation of the type RotateCertificates has `rotateCertificates`"),
-    validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
+    validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.snapshot) == has(oldSelf.spec.snapshot) && (!has(self.spec.snapshot) || self.spec.snapshot == oldSelf.spec.snapshot) && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
     selectable = ".spec.clusterRef.name",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
@@ -49,13 +50,18 @@ pub struct ClusterOperationSpec {
     /// The Cluster.
     pub cluster_ref: ClusterRef,
 
-    /// What is done. `RotateCertificates`: certificates are issued again by the present authorities. `RotateCA`: the
+    /// What is done. `Snapshot`: a snapshot is taken on every node with etcd, and copied to the bucket of the config, where
+    /// there is one. `RotateCertificates`: certificates are issued again by the present authorities. `RotateCA`: the
     /// certificate authorities are replaced, in two stages. `RotateServiceAccountKey`: the key that signs the tokens of
     /// service accounts is replaced, in two stages. `RotateEncryptionKey`: the key that encrypts Secrets in etcd is
     /// replaced, and they are written again with the new one. `Restore`: etcd's data are replaced by a snapshot; waits for
     /// approval. `Reboot`: nodes are rebooted, one after the other.
     #[serde(rename = "type")]
     pub kind: OperationType,
+
+    /// The snapshot that is taken, for the type `Snapshot`. Without it: one whose name is made of the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotSpec>,
 
     /// The snapshot that etcd's data are replaced by, for the type `Restore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +118,8 @@ impl ClusterOperationSpec {
 /// What is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum OperationType {
+    /// A snapshot is taken.
+    Snapshot,
     /// Certificates are issued again.
     #[default]
     RotateCertificates,
@@ -131,6 +139,7 @@ impl OperationType {
     /// The word in the API.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Snapshot => "Snapshot",
             Self::RotateCertificates => "RotateCertificates",
             Self::RotateCA => "RotateCA",
             Self::RotateServiceAccountKey => "RotateServiceAccountKey",
@@ -141,6 +150,19 @@ impl OperationType {
     }
 }
 
+/// A snapshot to take.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotSpec {
+    /// Its name, which no snapshot on the nodes has. Without it: made of the time.
+    #[schemars(
+        length(min = 1, max = 200),
+        regex(pattern = r"^[A-Za-z0-9][-A-Za-z0-9_.:+]*$")
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
 /// A snapshot to restore.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -148,8 +170,8 @@ pub struct RestoreSpec {
     /// Its name, as `rke-operator etcd snapshot-list` has it. A node with etcd has it in `/opt/rke/etcd-snapshots`, or the
     /// bucket of the config has it.
     #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[A-Za-z0-9_]([-A-Za-z0-9_.:+]*[A-Za-z0-9_])?$")
+        length(min = 1, max = 200),
+        regex(pattern = r"^[A-Za-z0-9][-A-Za-z0-9_.:+]*$")
     )]
     pub snapshot: String,
 
@@ -407,6 +429,10 @@ mod tests {
         let stage = json!({"stage": "Start"});
         let services = json!({"rotateCertificates": {"services": ["kube-apiserver"]}});
         vec![
+            (
+                "snapshot",
+                with("Snapshot", &json!({"snapshot": {"name": "a"}})),
+            ),
             ("rotateCertificates", with("RotateCertificates", &services)),
             ("rotateCA", with("RotateCA", &json!({"rotateCA": stage}))),
             (
@@ -439,7 +465,7 @@ mod tests {
                 let error = object(&both).validate_cel().unwrap_err().to_string();
                 assert!(error.contains(&format!("`{other}`")), "{other}: {error}");
             }
-            if !["", "rotateCertificates"].contains(own) {
+            if !["", "rotateCertificates", "snapshot"].contains(own) {
                 let mut none = spec.clone();
                 none.as_object_mut().unwrap().remove(*own);
                 let error = object(&none).validate_cel().unwrap_err().to_string();
@@ -467,6 +493,7 @@ mod tests {
             if !own.is_empty() {
                 let other = match own {
                     "restore" => json!({"snapshot": "b"}),
+                    "snapshot" => json!({"name": "b"}),
                     "reboot" => json!({"nodes": ["n1", "n2"]}),
                     "rotateCertificates" => json!({"services": ["kubelet"]}),
                     _ => json!({"stage": "Complete"}),

@@ -142,6 +142,9 @@ pub struct SnapshotOnNode {
     /// The cluster is about to be deleted
     #[arg(long)]
     pub before_delete: bool,
+    /// One of that name and cause is the same one.
+    #[arg(long)]
+    pub again: bool,
 }
 
 /// The config, where nothing else is said.

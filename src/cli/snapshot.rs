@@ -17,17 +17,14 @@ use super::{
 };
 use crate::{
     config::{BucketWords, Intent, MAX_BYTES},
-    converge::{Goal, Purpose, RestoreError, targets},
+    converge::{self, AskedSnapshot, Goal, Purpose, RestoreError, SavedSnapshots, targets},
     environment::Environment,
     error::{ErrorClass, distinct},
     etcd::snapshot::SnapshotName,
     facts::Unreachable,
     host::{TcpDial, pool::Hosts},
-    model::{Bucket, ClusterId, NodeName, Role, Secret, printable},
-    snapshots::{
-        self, SavedOnce, SnapshotTools, WantedSnapshot,
-        record::{Cause, Grade},
-    },
+    model::{Bucket, NodeName, Role, Secret, printable},
+    snapshots::{SavedOnce, record::Grade},
     state::ClusterState,
 };
 
@@ -102,43 +99,31 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         Some(name) => name.clone(),
         None => SnapshotName::of_time(environment.clock.now()),
     };
-    let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let wants = intent.services.snapshots.is_some();
     if wanted.is_some() && wants && intent.agent.is_none() {
         return Err(RestoreError::NotStatic.into());
     }
-    let tools = SnapshotTools::of(&intent);
-    let mut result = Done {
-        name: name.as_str(),
-        saved: BTreeMap::new(),
-        failed: BTreeMap::new(),
+    let asked = AskedSnapshot {
+        name: &name,
+        bucket: wanted.as_ref(),
+        again: false,
     };
-    for node in nodes {
-        // One copy is enough.
-        let copied = result.saved.values().any(|saved| saved.copied.is_some());
-        let wanted = WantedSnapshot {
-            name: &name,
-            cause: Cause::Asked,
-            bucket: wanted.as_ref().filter(|_| !copied),
-            limit: snapshots::TAKES,
-        };
-        let one = tokio::select! {
-            biased;
-            // What is half done is cleared away by the next one.
-            _ = session.stop.stopped() => return Ok(STOPPED),
-            one = Box::pin(on(&hosts, &node, &saved.cluster_id, &tools, wanted)) => one,
-        };
-        match one {
-            Ok(snapshot) => {
-                session.screen.print_unless_quiet(&said(&node, &snapshot));
-                result.saved.insert(node, snapshot);
-            }
-            Err(why) => {
-                session.screen.print(&format!("{node}: {}", why.why));
-                result.failed.insert(node, why);
-            }
-        }
-    }
+    let show = |node: &NodeName, one: &Result<SavedOnce, Unreachable>| match one {
+        Ok(snapshot) => session.screen.print_unless_quiet(&said(node, snapshot)),
+        Err(why) => session.screen.print(&format!("{node}: {}", why.why)),
+    };
+    let saving = converge::save_snapshots(asked, &intent, &saved, &environment, show);
+    let SavedSnapshots { saved, failed } = tokio::select! {
+        biased;
+        // What is half done is cleared away by the next one.
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        done = Box::pin(saving) => done,
+    };
+    let result = Done {
+        name: name.as_str(),
+        saved,
+        failed,
+    };
     ended(args, &result)
 }
 
@@ -217,16 +202,4 @@ pub(super) fn lines(failed: &BTreeMap<NodeName, Unreachable>) -> impl Iterator<I
 
 const fn gap(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "\n" }
-}
-
-async fn on(
-    hosts: &Hosts,
-    node: &NodeName,
-    id: &ClusterId,
-    tools: &SnapshotTools,
-    wanted: WantedSnapshot<'_>,
-) -> Result<SavedOnce, Unreachable> {
-    let host = hosts.get(node).await?;
-    let saved = snapshots::save_once(&host, id, Some(tools), wanted).await;
-    saved.map_err(|error| Unreachable::of(&error))
 }

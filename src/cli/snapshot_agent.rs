@@ -35,7 +35,7 @@ pub(super) async fn take(args: &SnapshotOnNode, session: &Session) -> Result<u8,
         &programs,
         &clock,
         &args.name,
-        cause,
+        (cause, args.again),
         bucket.as_ref(),
     );
     let taken = tokio::select! {

@@ -36,6 +36,7 @@ mod look;
 mod purpose;
 mod reach;
 mod restore;
+mod snapshot;
 mod turn;
 mod waited;
 mod watch;
@@ -52,6 +53,7 @@ pub use purpose::{
 };
 pub use reach::{Reached, reach};
 pub use restore::{Named, RestoreError, another, fetch, id_of, may_restore, restore_of, with_etcd};
+pub use snapshot::{AskedSnapshot, SavedSnapshots, save_snapshots};
 use turn::InTurn;
 use waited::Waited;
 pub use watch::{WatchError, Watching, control_planes, watch};

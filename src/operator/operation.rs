@@ -326,11 +326,3 @@ fn once(names: &[String]) -> Vec<String> {
     let first = |name: &&String| seen.insert((*name).clone());
     names.iter().filter(first).cloned().collect()
 }
-
-/// What the run for an operation reads: it stops when the operation is withdrawn.
-pub(super) fn read(object: &ClusterOperation) -> super::sources::SourceVersion {
-    super::sources::SourceVersion::Operation {
-        name: object.name_any(),
-        uid: object.uid().unwrap_or_default(),
-    }
-}

@@ -71,24 +71,20 @@ pub struct Taken {
 }
 
 /// Takes one snapshot now, proves it and copies it to the bucket, where one is given. The schedule goes on meanwhile.
-/// Before a deletion, one of that name that was taken before a deletion is the same one, of a run that was cut off.
+/// `again`: one of that name and cause is the same one, of a request that was cut off.
 pub async fn take(
     settings: &Path,
     programs: &Programs,
     clock: &Clock,
     name: &SnapshotName,
-    cause: Cause,
+    (cause, again): (Cause, bool),
     bucket: Option<&Bucket>,
 ) -> Result<Taken, AskedError> {
     let _ = rustix::process::nice(10);
     let settings = read(settings)?;
     let folder = opened(&settings, programs, ASKED)?;
     let former = match find(&folder.list()?, name.as_str()) {
-        Found::Own(meta, grade)
-            if cause == Cause::BeforeDelete && meta.cause == Cause::BeforeDelete =>
-        {
-            Some((*meta, grade))
-        }
+        Found::Own(meta, grade) if again && meta.cause == cause => Some((*meta, grade)),
         Found::Own(..) | Found::Another | Found::Nothing => None,
     };
     let now = clock.now();

@@ -47,6 +47,8 @@ pub struct WantedSnapshot<'a> {
     pub bucket: Option<&'a Bucket>,
     /// How long this program may take; etcdctl has its own limits, which are shorter.
     pub limit: Duration,
+    /// A request for it was cut off: one of that name and cause that is there is the same one.
+    pub again: bool,
 }
 
 /// A snapshot on a node.
@@ -121,7 +123,7 @@ pub async fn takes_snapshots(host: &Host) -> bool {
     }
 }
 
-/// Saves it. One of that name is never replaced; before a deletion it is the same one, of a run that was cut off.
+/// Saves it. One of that name is never replaced.
 pub async fn save_once(
     host: &Host,
     id: &ClusterId,
@@ -154,7 +156,7 @@ pub async fn save_once(
         });
     }
     let saved = match snapshot::save(host, id, wanted.name).await {
-        Err(error @ SnapshotError::Taken { .. }) if wanted.cause == Cause::BeforeDelete => {
+        Err(error @ SnapshotError::Taken { .. }) if wanted.again => {
             there_already(host, id, wanted.name).await?.ok_or(error)?
         }
         saved => saved?,

@@ -28,6 +28,8 @@ const STATE: &str = "snapshot-state";
 const BUCKET: &str = "/rke-operator-bucket.json";
 /// Of [`TAKE`]: the cluster is about to be deleted.
 const BEFORE_DELETE: &str = "--before-delete";
+/// The same: one that is there may be the same one.
+const AGAIN: &str = "--again";
 /// Gigabytes come over a slow line.
 pub const TAKES: Duration = Duration::from_secs(60 * 60);
 
@@ -104,9 +106,11 @@ impl OnNode<'_> {
             cause,
             bucket,
             limit,
+            again,
         } = wanted;
         let before_delete = (cause == Cause::BeforeDelete).then_some(BEFORE_DELETE);
-        let words = [Some(TAKE), Some(name.as_str()), before_delete];
+        let again = again.then_some(AGAIN);
+        let words = [Some(TAKE), Some(name.as_str()), before_delete, again];
         let words = words.into_iter().flatten().map(str::to_owned).collect();
         let log = self.run(words, bucket, with_settings(), limit).await?;
         answered(TAKE, &log)

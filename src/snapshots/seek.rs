@@ -1,8 +1,9 @@
-//! What a node has of one snapshot: looked into and copied there on behalf of a restore, before anything is decided.
+//! The folder of snapshots of a node, for what a person asks for: a snapshot is taken; one is looked into and copied there
+//! on behalf of a restore, before anything is decided.
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::OnNode;
+use super::{OnNode, SavedOnce, SnapshotTools, WantedSnapshot, save_once};
 use crate::{
     etcd::snapshot::{self, Found, SnapshotName},
     facts::Unreachable,
@@ -49,6 +50,15 @@ pub trait SnapshotFiles: Send + Sync {
         bucket: &'a Bucket,
         agent: &'a AgentProgram,
     ) -> BoxFuture<'a, Result<(), Unreachable>>;
+
+    /// Takes a snapshot of the node's member.
+    fn save<'a>(
+        &'a self,
+        node: &'a NodeName,
+        id: &'a ClusterId,
+        tools: &'a SnapshotTools,
+        wanted: WantedSnapshot<'a>,
+    ) -> BoxFuture<'a, Result<SavedOnce, Unreachable>>;
 }
 
 impl SnapshotFiles for Hosts {
@@ -109,6 +119,21 @@ impl SnapshotFiles for Hosts {
             };
             let fetched = on_node.fetch(bucket, sought.name).await;
             fetched.map_err(|error| Unreachable::of(&error))
+        }
+        .boxed()
+    }
+
+    fn save<'a>(
+        &'a self,
+        node: &'a NodeName,
+        id: &'a ClusterId,
+        tools: &'a SnapshotTools,
+        wanted: WantedSnapshot<'a>,
+    ) -> BoxFuture<'a, Result<SavedOnce, Unreachable>> {
+        async move {
+            let host = self.get(node).await?;
+            let saved = Box::pin(save_once(&host, id, Some(tools), wanted)).await;
+            saved.map_err(|error| Unreachable::of(&error))
         }
         .boxed()
     }

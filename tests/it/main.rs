@@ -89,6 +89,7 @@ mod lab_ha_killed;
 mod lab_ha_learner;
 mod lab_ha_load;
 mod lab_ha_networks;
+mod lab_ha_operations;
 mod lab_ha_operator;
 mod lab_ha_reboot;
 mod lab_ha_renewal;

@@ -414,6 +414,29 @@ impl Rig {
     }
 }
 
+/// On each node with etcd; the message says where.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_taken_on_request() {
+    let rig = built().await;
+    let named = json!({"snapshot": {"name": "s1"}});
+    rig.asks(&operation("named", "Snapshot", &named));
+    let done = rig.succeeds("named").await;
+    let text = message(&done, "Complete");
+    assert_eq!(text, "n1: `/opt/rke/etcd-snapshots/s1`");
+    rig.asks(&operation("unnamed", "Snapshot", &json!({})));
+    let done = rig.succeeds("unnamed").await;
+    assert!(message(&done, "Complete").contains("rke_etcd_snapshot_2030-01-01T"));
+    minutes(1).await;
+    rig.nodes.kill("n1");
+    rig.asks(&operation("down", "Snapshot", &json!({})));
+    let tried = rig.operation_is("down", "Running", "Retrying").await;
+    assert!(message(&tried, "Complete").starts_with("n1: "), "{tried:#}");
+    rig.nodes.revive("n1");
+    rig.succeeds("down").await;
+    let taken = rig.nodes.world(|world| world.snapshots.len());
+    assert_eq!(taken, 3);
+}
+
 /// A restore waits for approval of its plan, the Cluster says so while it runs, and the snapshot's data are there in the end.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_is_restored_once_it_is_approved() {

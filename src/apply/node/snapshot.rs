@@ -31,6 +31,7 @@ pub(in crate::apply) async fn save_snapshot(
         cause,
         bucket: tools.and_then(|tools| tools.bucket.as_ref()),
         limit: SNAPSHOT_PATIENCE,
+        again: true,
     };
     let saved = Box::pin(save_once(host, run.context.id()?, tools, wanted)).await;
     let SavedOnce {

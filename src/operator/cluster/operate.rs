@@ -13,10 +13,13 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason, shorten},
     },
     apply::stop::StopCause,
-    converge::{self, Convergence, Error, Goal, Named, Outcome, RestoreError},
+    converge::{
+        self, AskedSnapshot, Convergence, Error, Goal, Named, Outcome, RestoreError, SavedSnapshots,
+    },
     environment::Environment,
     error::{ErrorClass, Explain},
-    model::printable_lines,
+    etcd::snapshot::SnapshotName,
+    model::{NodeName, printable_lines},
     operator::{
         context::{ReconcileError, explained},
         environment::Wanted,
@@ -25,15 +28,20 @@ use crate::{
         operation::{self, Errand, Replacement, Told},
         queue::Action,
         run::{self, Task, stopped},
+        sources::SourceVersion,
         status::Run,
     },
     plan::{self, Plan},
+    snapshots::{SavedOnce, record::Grade},
     state::{BegunOperation, ClusterState, StateError},
     status::cases,
 };
 
 /// How long a plan in the status is, in bytes.
 const PLAN: usize = 8192;
+
+/// What is reported of one that runs.
+const RUNS: &str = "a run of it is in progress";
 
 /// Before the reason why the last run failed, while another one is in progress.
 const FAILED: &str = "; the last one failed: ";
@@ -146,31 +154,45 @@ impl Reconcile<'_> {
             let number = known.and_then(|known| known.restore);
             let is_over = number.is_some_and(|it| saved.restores() >= it);
             if is_over && saved.restoring().is_none() {
-                return self.ended_well(&operation, &errand).await;
+                return self.ended_well(&operation, errand.done()).await;
             }
             match self.sought(replacement, wanted, environment, &saved).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
+                    // As long as the state tells of no restore, the cluster is looked after.
+                    let operation = Operation {
+                        restore: operation.restore.filter(|_| saved.restoring().is_some()),
+                        ..operation
+                    };
                     let text = explained(&error);
                     return self.kept_from(&operation, &text, error.class()).await;
                 }
                 Err(cause) => return Ok(Operated::Stops(stopped(cause))),
             }
         }
+        if let Errand::Snapshot(snapshot) = &errand {
+            let saving = self.save(operation, snapshot, wanted, environment, &saved);
+            return Box::pin(saving).await;
+        }
+        let Some(goal) = errand.goal(&wanted.intent) else {
+            return Ok(Operated::Over);
+        };
         let asked = errand.environment(environment);
-        self.plan(operation, &errand, wanted, &asked).await
+        if operation.began.is_some() {
+            return self.go_on(&operation, goal, &errand, wanted, &asked).await;
+        }
+        self.plan(operation, goal, &errand, wanted, &asked).await
     }
 
-    /// Looks what there is to do. What was not begun is begun, once it may be.
+    /// Looks what there is to do, and begins it, once it may be begun.
     async fn plan(
         &mut self,
         operation: Operation<'_>,
+        goal: Goal<'_>,
         errand: &Errand,
         wanted: &Wanted,
         environment: &Environment,
     ) -> Result<Operated, ReconcileError> {
-        let object = operation.object;
-        let goal = errand.goal(&wanted.intent);
         let iteration = match self.observe(goal, wanted, environment).await? {
             Ok(Ok(iteration)) => iteration,
             Ok(Err(error)) => {
@@ -179,15 +201,13 @@ impl Reconcile<'_> {
             }
             Err(cause) => return Ok(Operated::Stops(stopped(cause))),
         };
-        if operation.began.is_some() {
-            return self.go_on(&operation, errand, wanted, environment).await;
-        }
-        let survey = iteration.survey();
-        let shown = shown(&operation.uid, &survey.plan);
-        if survey.plan.is_empty() {
+        let plan = &iteration.survey().plan;
+        if plan.is_empty() {
             return self.nothing_to_do(&operation).await;
         }
-        if errand.wants_approval() && object.spec.approve.as_deref() != Some(&*shown.digest) {
+        let shown = shown(&operation.uid, errand, plan);
+        let approved = operation.object.spec.approve.as_deref() == Some(&*shown.digest);
+        if errand.wants_approval() && !approved {
             return self.wait_for_approval(&operation, shown).await;
         }
         // Saving that it begins outdates what this look has read of the state.
@@ -196,30 +216,102 @@ impl Reconcile<'_> {
             restore: errand.replacement().and_then(Replacement::number),
             ..operation
         };
+        match self.begin(operation, Some(shown)).await? {
+            Ok(operation) => {
+                self.go_on(&operation, goal, errand, wanted, environment)
+                    .await
+            }
+            Err(operated) => Ok(operated),
+        }
+    }
+
+    /// Remembers that it begins, before anything is done for it.
+    async fn begin<'o>(
+        &self,
+        operation: Operation<'o>,
+        plan: Option<OperationPlan>,
+    ) -> Result<Result<Operation<'o>, Operated>, ReconcileError> {
         if let Err(error) = self.remember(&operation, operation.now, None).await {
-            return self
-                .kept_from(&operation, &explained(&error), error.class())
-                .await;
+            let (text, class) = (explained(&error), error.class());
+            return self.kept_from(&operation, &text, class).await.map(Err);
         }
         let operation = Operation {
             began: Some(operation.now),
             ..operation
         };
         let told = Told {
-            plan: Some(shown),
-            ..operation.told(OperationReason::Running, "a run of it is in progress")
+            plan,
+            ..operation.told(OperationReason::Running, RUNS)
         };
-        operation::tell(self.ctx, object, &told).await?;
+        operation::tell(self.ctx, operation.object, &told).await?;
         let note = format!("the operation `{}` begins", operation.name);
-        let notice = Notice::normal("OperationStarted", object.spec.kind.name(), &note);
+        let kind = operation.object.spec.kind.name();
+        let notice = Notice::normal("OperationStarted", kind, &note);
         publish(self.ctx, self.view, &notice).await;
-        self.go_on(&operation, errand, wanted, environment).await
+        Ok(Ok(operation))
+    }
+
+    /// Takes a snapshot. That is no run: nothing of the cluster is changed.
+    async fn save(
+        &mut self,
+        operation: Operation<'_>,
+        snapshot: &SnapshotName,
+        wanted: &Wanted,
+        environment: &Environment,
+        saved: &ClusterState,
+    ) -> Result<Operated, ReconcileError> {
+        let intent = &wanted.intent;
+        if intent.etcd.external().is_some() {
+            let error = RestoreError::ExternalEtcd;
+            let text = explained(&error);
+            return self.kept_from(&operation, &text, error.class()).await;
+        }
+        let again = operation.began.is_some();
+        let operation = if again {
+            operation
+        } else {
+            match self.begin(operation, None).await? {
+                Ok(operation) => operation,
+                Err(operated) => return Ok(operated),
+            }
+        };
+        let asked = AskedSnapshot {
+            name: snapshot,
+            bucket: intent.services.snapshot_bucket.as_deref(),
+            again,
+        };
+        let saving = converge::save_snapshots(asked, intent, saved, environment, |_, _| ());
+        let left = operation.left(operation.now).unwrap_or_default();
+        let read = read(&operation, wanted);
+        let done = tokio::select! {
+            done = tokio::time::timeout(left, Box::pin(saving)) => done,
+            cause = self.ctx.outdated(self.view, &read) => {
+                return Ok(Operated::Stops(stopped(cause)));
+            }
+        };
+        let Ok(SavedSnapshots { saved, failed }) = done else {
+            return self.overdue(&operation, "a node did not end it").await;
+        };
+        let whys = failed
+            .iter()
+            .map(|(node, why)| format!("{node}: {}", why.why));
+        let whys = whys.collect::<Vec<_>>().join("\n");
+        if saved.is_empty() {
+            let class = failed.values().map(|why| why.class).next();
+            let class = class.unwrap_or(ErrorClass::Host);
+            return self.kept_from(&operation, &whys, class).await;
+        }
+        let text = saved.iter().fold(whys, |text, (node, one)| {
+            format!("{}\n{text}", said(node, one))
+        });
+        self.ended_well(&operation, text.trim()).await
     }
 
     /// A run of it, from wherever it is.
     async fn go_on(
         &mut self,
         operation: &Operation<'_>,
+        goal: Goal<'_>,
         errand: &Errand,
         wanted: &Wanted,
         environment: &Environment,
@@ -227,17 +319,16 @@ impl Reconcile<'_> {
         let (ctx, view) = (self.ctx, self.view);
         let told = match failure(operation.object) {
             Some(last) => {
-                let text = format!("a run of it is in progress{FAILED}{last}");
+                let text = format!("{RUNS}{FAILED}{last}");
                 operation.told(OperationReason::Running, text)
             }
-            None => operation.told(OperationReason::Running, "a run of it is in progress"),
+            None => operation.told(OperationReason::Running, RUNS),
         };
         operation::tell(ctx, operation.object, &told).await?;
         let now = ctx.dependencies.clock.now();
-        let mut read = wanted.read.clone();
-        read.push(operation::read(operation.object));
+        let read = read(operation, wanted);
         let task = Task {
-            purpose: errand.goal(&wanted.intent),
+            purpose: goal,
             first: None,
             slot: self.slot,
             run: Run::Operate,
@@ -247,7 +338,7 @@ impl Reconcile<'_> {
         let ended = self.run_of(task, environment).await?;
         let (text, class) = match ended {
             Ok(Convergence::Settled(Outcome::Converged { .. })) => {
-                return self.ended_well(operation, errand).await;
+                return self.ended_well(operation, errand.done()).await;
             }
             Ok(Convergence::Settled(Outcome::Degraded { left, .. })) => (
                 format!("not done on these nodes:\n{}", cases(&left)),
@@ -319,7 +410,7 @@ impl Reconcile<'_> {
     async fn ended_well(
         &self,
         operation: &Operation<'_>,
-        errand: &Errand,
+        done: &str,
     ) -> Result<Operated, ReconcileError> {
         let now = self.ctx.dependencies.clock.now();
         let began = operation.began.unwrap_or(now);
@@ -327,7 +418,7 @@ impl Reconcile<'_> {
             let class = error.class();
             return self.kept_from(operation, &explained(&error), class).await;
         }
-        self.succeeded(operation, errand.done()).await
+        self.succeeded(operation, done).await
     }
 
     /// Looks for the snapshot on the nodes. Nothing of the cluster is changed.
@@ -452,6 +543,34 @@ impl Reconcile<'_> {
     }
 }
 
+/// What ends a run for it.
+fn read(operation: &Operation<'_>, wanted: &Wanted) -> Vec<SourceVersion> {
+    let mut read = wanted.read.clone();
+    read.push(SourceVersion::Operation {
+        name: operation.name.clone(),
+        uid: operation.uid.clone(),
+    });
+    read
+}
+
+/// `n1: /opt/rke/etcd-snapshots/s1.zip (proven), copied to …`
+fn said(node: &NodeName, one: &SavedOnce) -> String {
+    let grade = match one.grade {
+        None => "",
+        Some(Grade::Proven) => " (proven)",
+        Some(Grade::Checked) => " (not restored for trial)",
+        Some(Grade::Saved) => " (not looked into)",
+        Some(Grade::Failed) => " (which cannot be restored)",
+    };
+    let copied = one.copied.as_ref().map(|to| format!(", copied to {to}"));
+    let not = one
+        .not_copied
+        .as_ref()
+        .map(|why| format!(", not copied: {why}"));
+    let copy = copied.or(not).unwrap_or_default();
+    format!("{node}: `{}`{grade}{copy}", one.path)
+}
+
 /// Why its last run failed, if it did.
 fn failure(object: &ClusterOperation) -> Option<&str> {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
@@ -464,8 +583,9 @@ fn failure(object: &ClusterOperation) -> Option<&str> {
 
 /// A plan for the status, and the digest that approves it for that object: its steps, and not what is noted about them,
 /// which may tell the time.
-fn shown(uid: &str, plan: &Plan) -> OperationPlan {
-    let mut digest = Sha256::new().chain_update(uid);
+fn shown(uid: &str, errand: &Errand, plan: &Plan) -> OperationPlan {
+    let digest = Sha256::new().chain_update(uid).chain_update("\n");
+    let mut digest = digest.chain_update(errand.fingerprint());
     for step in plan.steps() {
         digest.update(format!("\n{}: {}", step.target(), plan::title(step)));
     }

@@ -23,6 +23,8 @@ use crate::{
 
 /// What is asked of a run.
 pub(in crate::operator) enum Errand {
+    /// A snapshot of that name.
+    Snapshot(SnapshotName),
     /// Certificates that the present authorities issue again.
     Certificates(Rotation),
     /// A key, or the authorities, in place of former ones.
@@ -66,6 +68,13 @@ impl Errand {
             None => Err("it names no stage".to_owned()),
         };
         Ok(match spec.kind {
+            OperationType::Snapshot => {
+                let named = spec.snapshot.as_ref().and_then(|it| it.name.as_ref());
+                Self::Snapshot(match named {
+                    Some(name) => name.parse().map_err(|error| format!("{error}"))?,
+                    None => SnapshotName::of_time(at),
+                })
+            }
             OperationType::RotateCertificates => {
                 refuse_given(saved)?;
                 let services = spec.rotate_certificates.iter();
@@ -114,14 +123,15 @@ impl Errand {
         })
     }
 
-    /// What the run brings about.
-    pub(in crate::operator) const fn goal<'a>(&'a self, intent: &'a Intent) -> Goal<'a> {
-        match self {
+    /// What the run brings about; `None`: it takes none.
+    pub(in crate::operator) const fn goal<'a>(&'a self, intent: &'a Intent) -> Option<Goal<'a>> {
+        Some(match self {
+            Self::Snapshot(_) => return None,
             Self::Certificates(_) => Goal::Renew(intent),
             Self::Keys(rotated, _) => Goal::RotateKeys(*rotated, intent),
             Self::Reboot(reboot) => Goal::Reboot(reboot, intent),
             Self::Restore(_) => Goal::Restore(intent),
-        }
+        })
     }
 
     /// The environment of the run: no other request is carried out by it.
@@ -134,7 +144,7 @@ impl Errand {
                 environment.service_account_key = Some(*stage);
             }
             Self::Keys(Rotated::Authorities, stage) => environment.authorities = Some(*stage),
-            Self::Reboot(_) => {}
+            Self::Reboot(_) | Self::Snapshot(_) => {}
             Self::Restore(restore) => {
                 environment.lose.clone_from(&restore.lose);
                 environment.restore.clone_from(&restore.request);
@@ -147,7 +157,18 @@ impl Errand {
     pub(in crate::operator) const fn wants_approval(&self) -> bool {
         match self {
             Self::Keys(Rotated::Authorities, RotationStage::Complete) | Self::Restore(_) => true,
-            Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) => false,
+            Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) | Self::Snapshot(_) => false,
+        }
+    }
+
+    /// What an approval covers next to the steps of the plan.
+    pub(in crate::operator) fn fingerprint(&self) -> &str {
+        match self.replacement().and_then(|it| it.request.as_ref()) {
+            Some(RestoreRequest::Begin(restore)) => {
+                let from = restore.from.as_ref();
+                from.map_or("", |from| from.sha256.as_str())
+            }
+            Some(RestoreRequest::TakeBack) | None => "",
         }
     }
 
@@ -155,13 +176,14 @@ impl Errand {
     pub(in crate::operator) const fn replacement(&self) -> Option<&Replacement> {
         match self {
             Self::Restore(replacement) => Some(replacement),
-            Self::Certificates(_) | Self::Keys(..) | Self::Reboot(_) => None,
+            Self::Certificates(_) | Self::Keys(..) | Self::Reboot(_) | Self::Snapshot(_) => None,
         }
     }
 
     /// What is reported at the end, and what is left to do.
     pub(in crate::operator) const fn done(&self) -> &'static str {
         match self {
+            Self::Snapshot(_) => "the snapshot was taken",
             Self::Certificates(_) => "the certificates were issued again",
             Self::Keys(Rotated::EncryptionKey, _) => {
                 "everything that is encrypted is encrypted with the new key"

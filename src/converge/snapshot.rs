@@ -1,0 +1,80 @@
+//! A snapshot that a person asks for: on every node with etcd, one node after the other.
+
+use std::collections::BTreeMap;
+
+use super::{Goal, Purpose, targets};
+use crate::{
+    config::Intent,
+    environment::Environment,
+    etcd::snapshot::SnapshotName,
+    facts::Unreachable,
+    model::{Bucket, NodeName, Role},
+    snapshots::{SavedOnce, SnapshotTools, TAKES, WantedSnapshot, record::Cause},
+    state::ClusterState,
+};
+
+/// Which one.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedSnapshot<'a> {
+    /// Its name.
+    pub name: &'a SnapshotName,
+    /// Where a copy goes.
+    pub bucket: Option<&'a Bucket>,
+    /// A request for it was cut off: what is there of that name is the same one.
+    pub again: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub struct SavedSnapshots {
+    /// The nodes that have it.
+    pub saved: BTreeMap<NodeName, SavedOnce>,
+    /// The others, and why.
+    pub failed: BTreeMap<NodeName, Unreachable>,
+}
+
+/// Saves it; `told` has each node's result as it comes. What is half done when this is dropped, the next one clears away.
+pub async fn save_snapshots(
+    asked: AskedSnapshot<'_>,
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+    told: impl Fn(&NodeName, &Result<SavedOnce, Unreachable>),
+) -> SavedSnapshots {
+    let AskedSnapshot {
+        name,
+        bucket,
+        again,
+    } = asked;
+    let has_etcd = |node: &NodeName| {
+        let entry = saved.inventory.get(node);
+        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
+    };
+    let mut targets = targets(Goal::Up(intent).any(), Some(saved), environment).await;
+    targets.retain(|node, _| has_etcd(node));
+    let nodes: Vec<NodeName> = targets.keys().cloned().collect();
+    let keys = environment.host_keys.clone();
+    let mut session = environment.remote.session(keys);
+    session.aim(targets);
+    let tools = SnapshotTools::of(intent);
+    let mut done = SavedSnapshots::default();
+    for node in nodes {
+        // One copy is enough.
+        let copied = done.saved.values().any(|saved| saved.copied.is_some());
+        let wanted = WantedSnapshot {
+            name,
+            cause: Cause::Asked,
+            bucket: bucket.filter(|_| !copied),
+            limit: TAKES,
+            again,
+        };
+        let files = session.files();
+        let one = files.save(&node, &saved.cluster_id, &tools, wanted).await;
+        told(&node, &one);
+        match one {
+            Ok(saved) => drop(done.saved.insert(node, saved)),
+            Err(why) => drop(done.failed.insert(node, why)),
+        }
+    }
+    done
+}
