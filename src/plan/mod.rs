@@ -33,6 +33,7 @@ mod ownership;
 mod preflight;
 mod reboot;
 mod release;
+mod removal;
 mod render;
 mod roles;
 mod rotation;
@@ -54,8 +55,9 @@ pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };
 pub use reboot::Reboot;
+pub use removal::RemovalRequest;
 pub use render::{disruptions, disruptive_steps, render, render_in_full};
-pub use schedule::{RemovalRequest, remove, remove_as};
+pub use schedule::{remove, remove_as};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
 pub use step::{Cause, Guard, Step, Target};
 pub use title::title;

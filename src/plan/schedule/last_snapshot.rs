@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{RemovalRequest, part::Part};
+use super::part::Part;
 use crate::{
     api::LastSnapshot,
     error::ErrorClass,
     etcd::{MemberId, Quorum},
     facts::{Actual, ApiView, ContainerState, HostFacts, HostView},
     model::{ClusterId, Component, NodeName},
-    plan::{Cause, HostAction, Note, OnFailure, PreflightError, PreflightErrors, Stage, Step},
+    plan::{
+        Cause, HostAction, Note, OnFailure, PreflightError, PreflightErrors, RemovalRequest, Stage,
+        Step,
+    },
     snapshots::record,
     state::{ClusterState, RemovalSnapshot},
 };

@@ -36,7 +36,7 @@ mod take_back;
 mod up;
 mod warnings;
 
-pub use remove::{RemovalRequest, remove, remove_as};
+pub use remove::{remove, remove_as};
 
 pub(super) use self::{
     back::put_back,

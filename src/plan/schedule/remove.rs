@@ -17,8 +17,8 @@ use crate::{
         label::{CLEAN, LOSE},
     },
     plan::{
-        Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
-        Target, folders,
+        Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors,
+        RemovalRequest, Stage, Step, Target, folders,
         ownership::{self, Unclaimed, rke_containers},
         preflight,
     },
@@ -46,17 +46,6 @@ pub(super) enum Standing<'a> {
     },
     /// Only the claim's empty image is left: the claim was cut off before or after it.
     Image,
-}
-
-/// What a removal asks for.
-#[derive(Clone, Debug)]
-pub struct RemovalRequest {
-    /// The nodes that a person named.
-    pub named: Named,
-    /// Whether a snapshot of etcd is saved before.
-    pub last_snapshot: LastSnapshot,
-    /// The time, for its name.
-    pub now: Timestamp,
 }
 
 /// The plan that gives back every node that belongs to `id`, without a snapshot before; empty when nothing is left. Hosts
