@@ -224,7 +224,11 @@ impl Explain for Error {
                     .into(),
             ],
             Self::Restoring { command, .. } => vec![
-                format!("go on with it: `{command}` continues from what is there").into(),
+                format!(
+                    "go on with it: `{command}` (a `Cluster` has the `ClusterOperation` of the type `Restore`, with the same \
+                     snapshot) continues from what is there"
+                )
+                .into(),
                 "or go on with what was there before: `rke-operator etcd snapshot-restore --back`"
                     .into(),
             ],

@@ -1,13 +1,16 @@
 //! `ClusterOperation`s on a real node: a snapshot, a reboot in the middle of which the operator is killed, a restore that waits
 //! for approval, and new authorities.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::real::{
-    Site,
-    operator::{Management, condition, step},
+use crate::{
+    lab_ha_reboot::{PROCESS, switched_on},
+    real::{
+        Site,
+        operator::{Management, condition, step},
+    },
 };
 
 const CLUSTER: &str = "minimal";
@@ -44,10 +47,9 @@ impl Management {
     }
 }
 
-/// Since when the node runs: its boot, which in a system container is that of its first process.
+/// Its boot: in a system container, that of its first process.
 fn booted(management: &Management) -> String {
-    let node = management.second();
-    node.sh("stat -c %Y /proc/1").expect("an answer")
+    management.second().sh(PROCESS).expect("process 1")
 }
 
 #[test]
@@ -67,18 +69,17 @@ fn operations_are_carried_out_on_a_real_node() {
 
     let before = booted(&management);
     management.asks("reboot", "Reboot", &json!({"reboot": {"nodes": ["n2"]}}));
-    let reboots = |line: &str| {
-        step(line)
-            .filter(|title| title.contains("reboot"))
-            .map(str::to_owned)
-    };
-    let begun = std::time::Instant::now();
-    while operator.hear(Duration::from_secs(5), reboots).is_none() {
-        assert!(begun.elapsed() < MINUTES, "no reboot");
-    }
-    operator.kill();
-    let operator = management.operator();
-    management.operation_is("reboot", "Succeeded");
+    let operator = switched_on(management.second(), || {
+        let reboots = |line: &str| step(line).filter(|title| *title == "reboot").map(drop);
+        let begun = Instant::now();
+        while operator.hear(Duration::from_secs(5), reboots).is_none() {
+            assert!(begun.elapsed() < MINUTES, "no reboot");
+        }
+        operator.kill();
+        let operator = management.operator();
+        management.operation_is("reboot", "Succeeded");
+        operator
+    });
     let after = booted(&management);
     assert_ne!(after, before);
     management.settled(CLUSTER, MINUTES);

@@ -2,16 +2,17 @@
 //! as the firmware of a machine does.
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
-use lab::Profile;
+use lab::{Node, Profile};
 
 use crate::real::Site;
 
-const PROCESS: &str = "cut -d ' ' -f 22 /proc/1/stat";
+pub(crate) const PROCESS: &str = "cut -d ' ' -f 22 /proc/1/stat";
 
 #[test]
 fn a_node_reboots_and_serves_again() {
@@ -21,19 +22,10 @@ fn a_node_reboots_and_serves_again() {
     let name = name.trim().trim_start_matches("node/").to_owned();
     let before = site.node().sh(PROCESS).expect("process 1");
 
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                // One that runs is left as it is.
-                drop(site.node().start());
-                thread::sleep(Duration::from_secs(1));
-            }
-        });
-        let run = site.run(&["node", "reboot", &name, "--yes"]);
-        done.store(true, Ordering::Relaxed);
-        run.well();
+    let run = switched_on(site.node(), || {
+        site.run(&["node", "reboot", &name, "--yes"])
     });
+    run.well();
 
     let after = site.node().sh(PROCESS).expect("process 1");
     assert_ne!(before, after, "another boot");
@@ -47,4 +39,22 @@ fn a_node_reboots_and_serves_again() {
     assert_eq!(site.kubectl(&unschedulable).stdout.trim(), "");
     let plan = site.run(&["plan"]).stdout;
     assert!(plan.contains("nothing to do"), "{plan}");
+}
+
+/// Does something while a node that goes off is switched on again.
+pub(crate) fn switched_on<T>(node: &Node, does: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // One that runs is left as it is.
+                drop(node.start());
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+        // Also where it panics: the scope waits for the thread.
+        let ended = panic::catch_unwind(AssertUnwindSafe(does));
+        done.store(true, Ordering::Relaxed);
+        ended.unwrap_or_else(|panic| panic::resume_unwind(panic))
+    })
 }
