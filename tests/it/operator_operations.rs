@@ -479,7 +479,7 @@ async fn a_snapshot_is_restored_once_it_is_approved() {
 /// Ended at any step, the next process goes on with the same restore.
 #[tokio::test(start_paused = true)]
 async fn a_restore_goes_on_after_the_operator_was_killed() {
-    for step in [0, 1, 2, 4, 6, 9, 12, 16, 20] {
+    for step in [0, 2, 6, 12, 20] {
         let rig = built().await;
         rig.takes_a_snapshot();
         rig.asks(&restore("back", "s1"));
