@@ -1,7 +1,5 @@
 //! `node`: single nodes of a cluster.
 
-use std::collections::BTreeSet;
-
 use tokio::time::Instant;
 
 use super::{
@@ -17,15 +15,12 @@ pub(super) async fn reboot(args: &NodeReboot, session: &Session) -> Result<Ended
     let intent = intent::load_whole(file, session)?.intent;
     let opening = Opening::to_change(&args.trust);
     let (environment, _) = owner::open(file, opening, session).await?;
-    let mut nodes = args.nodes.clone();
-    let mut seen = BTreeSet::new();
-    nodes.retain(|name| seen.insert(name.clone()));
-    let again = nodes.iter().map(|name| name.0.as_str());
+    let now = environment.clock.now();
+    let request = Reboot::new(args.nodes.clone(), args.no_drain.then_some(false), now);
+    let again = request.nodes.iter().map(|name| name.0.as_str());
     let again = again.fold("rke-operator node reboot".to_owned(), |text, name| {
         format!("{text} {name}")
     });
-    let now = environment.clock.now();
-    let request = Reboot::new(nodes, args.no_drain.then_some(false), now);
     let goal = Goal::Reboot(&request, &intent);
     let survey = Box::pin(converge::survey(&goal, &environment)).await?;
     let request = request.going_on(&survey.actual, now);

@@ -8,7 +8,7 @@
 mod errand;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -318,11 +318,4 @@ fn status(object: &ClusterOperation, told: &Told, now: Timestamp) -> ClusterOper
         plan: told.plan.clone().or(old.plan),
         conditions,
     }
-}
-
-/// The names of the nodes of a list, each once, in its order.
-fn once(names: &[String]) -> Vec<String> {
-    let mut seen = BTreeSet::new();
-    let first = |name: &&String| seen.insert((*name).clone());
-    names.iter().filter(first).cloned().collect()
 }

@@ -1,5 +1,7 @@
 //! What a person asks for when nodes are to be rebooted. Pure.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -24,7 +26,13 @@ pub struct Reboot {
 impl Reboot {
     /// A request of this moment. Its id has no space.
     pub fn new(nodes: Vec<NodeName>, drain: Option<bool>, now: Timestamp) -> Self {
-        let id = now.to_string();
+        Self::of(now.to_string(), nodes, drain)
+    }
+
+    /// The request with that id, which has no space. A node that is named twice is rebooted once.
+    pub fn of(id: String, mut nodes: Vec<NodeName>, drain: Option<bool>) -> Self {
+        let mut seen = BTreeSet::new();
+        nodes.retain(|name| seen.insert(name.clone()));
         Self { id, nodes, drain }
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::once;
 use crate::{
     api::{ClusterOperationSpec, OperationService, OperationStage, OperationType, StageSpec},
     config::Intent,
@@ -14,14 +13,14 @@ use crate::{
         pki::{RestoreRequest, Rotation, RotationStage},
     },
     environment::Environment,
-    error::Explain,
     etcd::snapshot::SnapshotName,
     model::{Component, NodeName},
+    operator::context::explained,
     plan::Reboot,
     state::ClusterState,
 };
 
-/// What is asked of a run.
+/// What a run has to do.
 pub(in crate::operator) enum Errand {
     /// A snapshot of that name.
     Snapshot(SnapshotName),
@@ -39,7 +38,7 @@ pub(in crate::operator) enum Errand {
 pub(in crate::operator) struct Replacement {
     pub(in crate::operator) name: SnapshotName,
     lose: BTreeSet<NodeName>,
-    /// What is asked of the run, as soon as it was looked for.
+    /// The request for the run, once the snapshot was found.
     pub(in crate::operator) request: Option<RestoreRequest>,
 }
 
@@ -101,11 +100,8 @@ impl Errand {
                 let Some(reboot) = &spec.reboot else {
                     return Err("it names no nodes".to_owned());
                 };
-                Self::Reboot(Reboot {
-                    id: uid.to_owned(),
-                    nodes: once(&reboot.nodes).into_iter().map(NodeName).collect(),
-                    drain: reboot.drain,
-                })
+                let nodes = reboot.nodes.iter().cloned().map(NodeName).collect();
+                Self::Reboot(Reboot::of(uid.to_owned(), nodes, reboot.drain))
             }
             OperationType::Restore => {
                 let Some(restore) = &spec.restore else {
@@ -218,11 +214,6 @@ fn refuse_given(saved: &ClusterState) -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-/// An error and its cures, for the status.
-fn explained(error: &(impl Explain + 'static)) -> String {
-    crate::operator::context::explained(error)
 }
 
 const fn component(service: OperationService) -> Component {
