@@ -19,7 +19,7 @@ pub(super) struct Recorded<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Records that it is begun. `None`: the step saves none of which the state has a record.
+    /// Records in the state that it begins. `None`: the step saves no such snapshot.
     pub(super) async fn begin(
         context: Context<'a>,
         action: RemoteAction<'_>,

@@ -144,8 +144,9 @@ pub async fn restore_of(
         }
         return Ok(RestoreRequest::Begin(Restore::of(epoch)));
     }
-    fetch(named, intent, Some(saved), environment).await?;
-    let found = find(named, intent, saved, environment).await?;
+    let session = session(intent, Some(saved), environment).await;
+    fetch_by(&*session, named, intent, Some(saved)).await?;
+    let found = find(&*session, named, intent, saved).await?;
     Ok(RestoreRequest::Begin(found))
 }
 
@@ -202,13 +203,22 @@ pub async fn fetch(
     saved: Option<&ClusterState>,
     environment: &Environment,
 ) -> Result<(), RestoreError> {
+    let session = session(intent, saved, environment).await;
+    fetch_by(&*session, named, intent, saved).await
+}
+
+async fn fetch_by(
+    session: &dyn RemoteSession,
+    named: Named<'_>,
+    intent: &Intent,
+    saved: Option<&ClusterState>,
+) -> Result<(), RestoreError> {
     let Some(bucket) = named.bucket else {
         return Ok(());
     };
     let agent = named.agent.ok_or(RestoreError::NotStatic)?;
     let (id, image) = (id_of(saved), desired::etcd_tools(intent));
     let sought = sought(&named, intent, &id, &image);
-    let session = session(intent, saved, environment).await;
     let files = session.files();
     let nodes = with_etcd(intent, saved);
     for node in &nodes {
@@ -248,15 +258,14 @@ fn sought<'a>(
 
 /// The first node that has the snapshot whole.
 async fn find(
+    session: &dyn RemoteSession,
     named: Named<'_>,
     intent: &Intent,
     saved: &ClusterState,
-    environment: &Environment,
 ) -> Result<Restore, RestoreError> {
     let name = named.name.as_str();
     let image = desired::etcd_tools(intent);
     let sought = sought(&named, intent, &saved.cluster_id, &image);
-    let session = session(intent, Some(saved), environment).await;
     let files = session.files();
     let mut found = Vec::new();
     for node in &with_etcd(intent, Some(saved)) {

@@ -254,10 +254,13 @@ impl Reconcile<'_> {
         }
         self.report_probed().await?;
         let operation = operation::next(self.ctx, self.view).await?;
-        if let Some(operation) = operation.as_ref().filter(|_| self.view.is_paused()) {
-            self.wait_unpaused(operation).await?;
-        }
-        let operation = operation.filter(|_| !self.view.is_paused());
+        let operation = match operation {
+            Some(operation) if self.view.is_paused() => {
+                self.wait_unpaused(&operation).await?;
+                None
+            }
+            operation => operation,
+        };
         let is_change = stage == Stage::Changed || operation.is_some();
         let class = if is_change && !self.view.is_paused() {
             Class::Change

@@ -9,7 +9,7 @@
 //! | `metrics` | what Prometheus asks |
 //! | `installed` | whether the definitions suit, and whether they are going away |
 //! | `home` | the management cluster as a cluster: its identity, its time |
-//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`arrival`: what it needs first; `apply`: a run; `report`: what is said in the end; `details`: node by node, pure; `operate`: an operation) |
+//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`arrival`: what it needs first; `apply`: a run; `report`: what is reported at the end; `details`: node by node, pure; `operate`: an operation) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects (`request`: what they ask for, pure; `content`: their Secrets, pure; `issue`, `visit`, `release`) |
 //! | `operation` | the `ClusterOperation`s of a Cluster: which is next, what is reported of it (`errand`: what it asks of a run) |

@@ -270,7 +270,7 @@ fn without_a_member_that_serves_it_says_so_or_refuses() {
     });
 }
 
-/// Whatever is asked for: nothing was stored.
+/// A cluster that has stored nothing needs no snapshot, whichever policy applies.
 #[test]
 fn a_cluster_that_never_served_needs_none() {
     block_on(async {

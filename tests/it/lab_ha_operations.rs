@@ -1,5 +1,5 @@
-//! `ClusterOperation`s on a real node: a snapshot, a reboot in the middle of which the operator is killed, a restore that waits
-//! for approval, and new authorities.
+//! `ClusterOperation`s on a real node: a snapshot, a reboot during which the operator is killed, a restore that waits for
+//! approval, and new authorities.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The snapshot of etcd before a removal: whether one is needed, of which member, and what follows where none can be
-//! saved. Pure.
+//! The snapshot of etcd before a removal: whether one is needed, which member it is taken from, and what happens if none
+//! can be saved. Pure.
 
 use std::collections::BTreeSet;
 

@@ -59,7 +59,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
     remove_as(id, have, &request)
 }
 
-/// The same, as it is asked for.
+/// The same for a request.
 #[expect(
     clippy::too_many_lines,
     reason = "one arm for each thing that a node may be to the cluster"
