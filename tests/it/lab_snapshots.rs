@@ -1,7 +1,7 @@
 //! Recurring snapshots on a real node: taken by the program that `up` puts there, restored for trial, and for real; and
 //! copied to a bucket, from which they come back.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use lab::{Profile, S3};
 use serde_json::Value;
@@ -21,11 +21,17 @@ fn listed(site: &Site) -> Value {
     all["nodes"]["n1"].clone()
 }
 
-/// The names of those that were restored for trial.
+/// The names of those that were restored for trial, the newest last.
 fn proven(node: &Value) -> Vec<String> {
+    proven_since(node, 0)
+}
+
+/// The same, of those that have all that etcd had at a revision.
+fn proven_since(node: &Value, revision: i64) -> Vec<String> {
     let snapshots = node["snapshots"].as_array().expect("a list").iter();
-    let proven = snapshots.filter(|one| one["proof"]["grade"] == "Proven");
-    proven
+    snapshots
+        .filter(|one| one["proof"]["grade"] == "Proven")
+        .filter(|one| one["meta"]["revision"].as_i64() >= Some(revision))
         .map(|one| one["file"].as_str().expect("a name"))
         .map(|file| file.trim_end_matches(".zip").to_owned())
         .collect()
@@ -49,13 +55,13 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         &site,
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: early, namespace: default}}",
     );
-    Site::eventually("a snapshot is proven", LIMIT, || {
-        !proven(&listed(&site)).is_empty()
-    });
-    // The first one may be older than the object.
-    let before = proven(&listed(&site));
-    Site::eventually("another one is proven", LIMIT, || {
-        proven(&listed(&site)) != before
+    // A snapshot may be taken before the object is made and be proven after it: the revision tells.
+    let revision = ["configmap", "early"];
+    let revision = get(&site, &revision, "{.metadata.resourceVersion}").stdout;
+    let revision = revision.parse().expect("a revision");
+    Site::eventually("two are proven, and one has the object", LIMIT, || {
+        let node = listed(&site);
+        proven(&node).len() > 1 && !proven_since(&node, revision).is_empty()
     });
     let table = site.run(&["etcd", "snapshot-list"]).well().stdout;
     assert!(
@@ -153,12 +159,9 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
             .any(|name| !before.contains(name))
     });
 
-    // The server of S3 runs on this machine, where the network of the lab ends.
-    let [a, b, c, _] = site.node().address().octets();
-    let address = SocketAddr::from(([a, b, c, 1], 7070));
     let folder = tempfile::tempdir().expect("a folder");
     let log = &mut std::io::stderr();
-    let server = S3::start(address, folder.path(), log).expect("a server of S3");
+    let server = S3::for_lab(&site.lab, folder.path(), log).expect("a server of S3");
     let objects = server.bucket("backups").expect("a bucket").join("prod");
     let bucket = serde_json::json!({"services": {"etcd": {
         "backup_config": {"s3backupconfig": {
