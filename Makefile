@@ -24,7 +24,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator docs clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo demo-day-two test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator docs clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
 	test-versions test-replaced dist docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -34,6 +34,9 @@ help: ## Lists the verbs
 
 demo: ## Seven real nodes: a management cluster, the operator in it, a Cluster built, scaled, broken, upgraded and deleted
 	@tests/demo.sh
+
+demo-day-two: ## Six real nodes: backups in a bucket, all machines lost, restored to others, new authorities
+	@tests/demo-day-two.sh
 
 test: ## Everything: units, properties, fakes, the command line, documentation, and the lab's real nodes
 	@tests/all.sh

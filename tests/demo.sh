@@ -30,34 +30,11 @@ tell_failure() {
   fi
   log="$dir/operator.log"
   if [[ -s $log ]]; then printf 'the last lines of %s:\n%s\n' "$log" "$(tail -n 15 "$log")"; fi
-  if [[ -x $lab ]] && lab status 2>/dev/null | grep -q "^lab $name:"; then
-    printf 'its nodes stand; take them away with: make lab-down NAME=%s\n' "$name"
-  fi
+  tell_nodes
 }
 trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-agree() {
-  cat <<-TEXT
-	This makes seven Kubernetes nodes in containers on this machine, on a network of their own.
-	It runs as root (or with sudo), starts Docker if it does not run, and keeps what it builds in
-	${XDG_CACHE_HOME:-~root/.cache}. The first time it builds two releases of Kubernetes from source: three quarters
-	of an hour.
-	TEXT
-  local packages
-  packages=$(lab missing)
-  if [[ -n $packages ]]; then echo "It installs these Debian packages: ${packages//$'\n'/ }"; fi
-  if [[ ${YES:-} != 1 ]]; then
-    read -r -p 'Go on? [y/n]: ' answer
-    [[ $answer == y || $answer == Y ]] || {
-      echo 'nothing was done'
-      trap - EXIT
-      exit 1
-    }
-  fi
-  lab missing --install
-}
 
 # One value of the Cluster, by its path.
 of_cluster() { first get rkec second --ignore-not-found -o "jsonpath={$1}"; }
@@ -101,20 +78,9 @@ watch_until() {
 # The config of a cluster on these nodes as an object has it: a Cluster cannot name files, its key is in a Secret.
 config_of() { lab config --name "$name" "$@" | sed -e '/ssh_key_path:/d' -e '/^cluster_name:/d'; }
 
-# The Service answers through a node's own port; one try more is allowed to each request.
-serves() {
-  local wanted=$1 address=$2 answered=0
-  for ((request = 0; request < wanted; request++)); do
-    if curl --silent --fail --max-time 2 --retry 1 --retry-delay 0 --retry-all-errors \
-      "http://$address:30080/" >/dev/null; then answered=$((answered + 1)); fi
-  done
-  echo "$answered of $wanted requests to http://$address:30080/ were answered"
-  ((answered == wanted))
-}
-
 step 'building the lab'
 cargo build --locked --package lab
-agree
+agree seven 'The first time it builds two releases of Kubernetes from source: three quarters of an hour.'
 
 step 'building rke-operator: one static program, here and in its image'
 rke=$(deploy/program.sh)
@@ -171,7 +137,7 @@ chmod 600 "$dir/second.kubeconfig"
 run second apply -f tests/demo-service.yaml
 run second rollout status deployment/web --timeout=180s
 run second get pods -o wide
-worker=$(lab status | awk -v lab="lab $name:" 'index($0, "lab ") == 1 { on = index($0, lab) == 1 } on && $1 == "n5" { print $2; exit }')
+worker=$(address_of n5)
 serves 50 "$worker"
 
 step 'scaled by an edit: a third worker'

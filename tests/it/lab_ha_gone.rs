@@ -1,7 +1,7 @@
 //! All machines of a cluster are gone. It goes on on others, with its name, its keys and what was in the newest snapshot in the
 //! bucket. Or one with etcd is left.
 
-use std::{net::SocketAddr, time::Instant};
+use std::time::Instant;
 
 use lab::{LabSpec, Profile, S3};
 use serde_json::{Value, json};
@@ -42,10 +42,9 @@ fn a_cluster_whose_machines_are_all_gone_goes_on_on_others() {
             spec.node(machine, Profile::Plain)
         });
     let site = Site::of(&spec);
-    let [a, b, c, _] = site.node().address().octets();
     let folder = tempfile::tempdir().expect("a folder");
-    let address = SocketAddr::from(([a, b, c, 1], 7070));
-    let server = S3::start(address, folder.path(), &mut std::io::stderr()).expect("a server of S3");
+    let log = &mut std::io::stderr();
+    let server = S3::for_lab(&site.lab, folder.path(), log).expect("a server of S3");
     server.bucket("backups").expect("a bucket");
     let backup = json!({"s3backupconfig": {
         "endpoint": server.endpoint(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use lab::{Conformance, Fault, Host, Lab, LabError, LabSpec, Node, Profile, Store, Sweep};
+use lab::{Conformance, Fault, Host, Lab, LabError, LabSpec, Node, Profile, S3, Store, Sweep};
 
 /// What a node is by default.
 const ALL_ROLES: &str = "controlplane,etcd,worker";
@@ -66,6 +66,16 @@ enum Command {
         /// The nodes, each as `n1`, which gives it every role, or as `n1=controlplane,etcd`.
         #[arg(required = true, value_name = "NODE[=ROLES]")]
         nodes: Vec<String>,
+    },
+    /// Serve a bucket of S3 to the nodes of a lab until standard input ends. Prints its `s3backupconfig`.
+    S3 {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// The bucket.
+        bucket: String,
+        /// The folder that keeps its objects.
+        folder: PathBuf,
     },
     /// Let something go wrong with a node; `lab heal` ends it.
     Fault {
@@ -216,6 +226,13 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
         } => {
             say(config(&name, rke_defaults, &nodes)?.trim_end());
         }
+        Command::S3 {
+            name,
+            bucket,
+            folder,
+        } => {
+            serve_bucket(&name, &bucket, &folder)?;
+        }
         Command::Down { all: true, .. } => {
             for name in Lab::sweep(Sweep::All)? {
                 say(format_args!("{name} is gone"));
@@ -232,20 +249,7 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             }
         }
         Command::Down { name, .. } => Lab::destroy_named(&name)?,
-        Command::Images { prune, releases } => {
-            Host::prepare(log)?;
-            let images = lab::images(log)?;
-            list_images("images", &images);
-            for release in &releases {
-                let images = Store::from_environment().release(release, log)?;
-                list_images(&format!("images of {release}"), &images);
-            }
-            if prune {
-                for gone in images.prune()? {
-                    say(format_args!("removed {gone}"));
-                }
-            }
-        }
+        Command::Images { prune, releases } => all_images(prune, &releases)?,
         Command::Missing { install: true } => Host::install(log)?,
         Command::Missing { install: false } => {
             for package in Host::missing()? {
@@ -256,6 +260,34 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
         Command::E2e(command) => return e2e(command),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves it until standard input ends.
+fn serve_bucket(name: &str, bucket: &str, folder: &Path) -> Result<(), LabError> {
+    let server = S3::for_lab(&Lab::open(name)?, folder, &mut io::stderr())?;
+    server.bucket(bucket)?;
+    say(server.config(bucket)?.trim_end());
+    // Whatever is written there, only its end counts.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    Ok(())
+}
+
+/// Builds what the cache lacks, and lists all.
+fn all_images(prune: bool, releases: &[String]) -> Result<(), LabError> {
+    let log = &mut io::stderr();
+    Host::prepare(log)?;
+    let images = lab::images(log)?;
+    list_images("images", &images);
+    for release in releases {
+        let images = Store::from_environment().release(release, log)?;
+        list_images(&format!("images of {release}"), &images);
+    }
+    if prune {
+        for gone in images.prune()? {
+            say(format_args!("removed {gone}"));
+        }
+    }
+    Ok(())
 }
 
 fn e2e(command: E2e) -> Result<ExitCode, LabError> {

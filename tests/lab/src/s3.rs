@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    LabError, Store,
+    Lab, LabError, Store,
     cache::{self, make_dir},
     certificates,
     image::{self, program_of},
@@ -18,6 +18,9 @@ use crate::{
 
 /// How long it may take until it answers.
 const STARTS: Duration = Duration::from_secs(30);
+
+/// Its port on the network of a lab.
+const PORT: u16 = 7070;
 
 /// The server.
 #[derive(Debug)]
@@ -33,6 +36,15 @@ impl S3 {
     pub const ACCESS_KEY: &'static str = "lab";
     /// Its secret.
     pub const SECRET_KEY: &'static str = "not-a-secret-of-the-lab";
+
+    /// Starts one that the nodes of a lab reach: on this machine, where their network ends.
+    pub fn for_lab(lab: &Lab, dir: &Path, log: &mut dyn Write) -> Result<Self, LabError> {
+        let Some(node) = lab.nodes().first() else {
+            return Err(LabError::Refused("a lab has a node".to_owned()));
+        };
+        let [a, b, c, _] = node.address().octets();
+        Self::start(SocketAddr::from(([a, b, c, 1], PORT)), dir, log)
+    }
 
     /// Starts one that keeps its files in this folder. Its program is built if the cache has none.
     pub fn start(address: SocketAddr, dir: &Path, log: &mut dyn Write) -> Result<Self, LabError> {
@@ -59,6 +71,17 @@ impl S3 {
     /// The certificate of the authority that signed its own.
     pub fn ca(&self) -> Result<String, LabError> {
         cache::read(&self.dir.join("ca.crt"))
+    }
+
+    /// The `s3backupconfig` of a `cluster.yml` for a bucket.
+    pub fn config(&self, bucket: &str) -> Result<String, LabError> {
+        Ok(format!(
+            "endpoint: {}\nbucket_name: {bucket}\naccess_key: {}\nsecret_key: {}\ncustom_ca: |\n  {}",
+            self.endpoint(),
+            Self::ACCESS_KEY,
+            Self::SECRET_KEY,
+            self.ca()?.trim_end().replace('\n', "\n  "),
+        ))
     }
 
     /// The folder whose files are the objects of a bucket, which is made.
