@@ -96,6 +96,7 @@ mod lab_ha_renewal;
 mod lab_ha_restore;
 mod lab_ha_rounds;
 mod lab_ha_status;
+mod lab_ha_writers;
 mod lab_hiccup;
 mod lab_hints;
 mod lab_kill;
