@@ -34,6 +34,7 @@ use super::{ClusterRef, cluster::values_explained};
     validation = Rule::new("has(self.spec.reboot) == (self.spec.type == 'Reboot')").message("an operation of the type Reboot, and no other, has `reboot`"),
     validation = Rule::new("has(self.spec.rotateCA) == (self.spec.type == 'RotateCA')").message("an operation of the type RotateCA, and no other, has `rotateCA`"),
     validation = Rule::new("has(self.spec.rotateServiceAccountKey) == (self.spec.type == 'RotateServiceAccountKey')").message("an operation of the type RotateServiceAccountKey, and no other, has `rotateServiceAccountKey`"),
+    validation = Rule::new("!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey.stage != 'Now'").message("the stage Now is for certificate authorities (`rotateCA`)"),
     validation = Rule::new("!has(self.spec.snapshot) || self.spec.type == 'Snapshot'").message("only an operation of the type Snapshot has `snapshot`"),
     validation = Rule::new("!has(self.spec.rotateCertificates) || self.spec.type == 'RotateCertificates'").message("only an operation of the type RotateCertificates has `rotateCertificates`"),
     validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.snapshot) == has(oldSelf.spec.snapshot) && (!has(self.spec.snapshot) || self.spec.snapshot == oldSelf.spec.snapshot) && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
@@ -231,7 +232,8 @@ pub enum OperationService {
 #[serde(rename_all = "camelCase")]
 pub struct StageSpec {
     /// `Start`: the new one is used everywhere, and the former one is still accepted. `Complete`: the former one is accepted
-    /// no longer; of authorities this waits for approval.
+    /// no longer; of authorities this waits for approval. `Now`: authorities that have ended are replaced at once, with an
+    /// interruption; waits for approval.
     pub stage: OperationStage,
 }
 
@@ -243,6 +245,8 @@ pub enum OperationStage {
     Start,
     /// The former one is accepted no longer.
     Complete,
+    /// Authorities that have ended are replaced at once.
+    Now,
 }
 
 /// What became of it.
@@ -472,6 +476,21 @@ mod tests {
                 assert!(error.contains(&format!("`{own}`")), "{own}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn only_authorities_are_replaced_at_once() {
+        let now = json!({"stage": "Now"});
+        let with = |own: &str| {
+            let all = specs();
+            let (_, spec) = all.iter().find(|(it, _)| *it == own).unwrap();
+            let mut spec = spec.clone();
+            spec[own] = now.clone();
+            object(&spec).validate_cel()
+        };
+        with("rotateCA").unwrap();
+        let error = with("rotateServiceAccountKey").unwrap_err().to_string();
+        assert!(error.contains("stage Now"), "{error}");
     }
 
     #[test]

@@ -633,6 +633,9 @@ pub struct CertRotate {
     /// stop trusting the former authorities
     #[arg(long, requires = "staged", conflicts_with = "custom_certs")]
     pub complete: bool,
+    /// For authorities that have ended, with which nothing trusts anything any more: put others in their place at once
+    #[arg(long, requires = "rotate_ca", conflicts_with = "complete")]
+    pub now: bool,
     /// Take the new service-account key from `--cert-dir`
     #[arg(long, requires = "service_account_key", conflicts_with = "rotate_ca")]
     pub custom_certs: bool,

@@ -74,10 +74,10 @@ async fn in_stages(
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
-    let stage = if args.complete {
-        RotationStage::Complete
-    } else {
-        RotationStage::Start
+    let stage = match (args.complete, args.now) {
+        (true, _) => RotationStage::Complete,
+        (false, true) => RotationStage::Now,
+        (false, false) => RotationStage::Start,
     };
     let asked = |it| (rotated == it).then_some(stage);
     let certs = Certs {
@@ -91,7 +91,7 @@ async fn in_stages(
         ..Opening::to_change(&args.trust)
     };
     let (environment, saved) = owner::open(file, opening, session).await?;
-    if stage == RotationStage::Start && saved.is_signed_elsewhere() {
+    if stage != RotationStage::Complete && saved.is_signed_elsewhere() {
         refuse_given(rotated, &saved, &environment)?;
     }
     let run = Run {
@@ -103,8 +103,11 @@ async fn in_stages(
         begun,
     };
     let ended = run.to_its_end(&environment, session).await?;
-    if stage == RotationStage::Start && matches!(ended, Ended::Converged { .. }) {
-        let text = if rotated == Rotated::Authorities {
+    if stage != RotationStage::Complete && matches!(ended, Ended::Converged { .. }) {
+        let text = if stage == RotationStage::Now {
+            "\npods that started before trust no API server until they are restarted (`kubectl rollout restart`), those of \
+             kube-system included; copied kubeconfigs are fetched again"
+        } else if rotated == Rotated::Authorities {
             "\nthe former authorities are still trusted; when pods were restarted and copied kubeconfigs were fetched again: \
              `rke-operator cert rotate --rotate-ca --complete`"
         } else {
@@ -133,6 +136,7 @@ fn refuse_given(
 
 const fn command(rotated: Rotated, args: &CertRotate) -> &'static str {
     match (rotated, args.complete) {
+        (Rotated::Authorities, false) if args.now => "rke-operator cert rotate --rotate-ca --now",
         (Rotated::Authorities, true) => "rke-operator cert rotate --rotate-ca --complete",
         (Rotated::Authorities, false) => "rke-operator cert rotate --rotate-ca",
         (_, true) => "rke-operator cert rotate --service-account-key --complete",

@@ -112,6 +112,9 @@ pub struct CertificateRecord {
     pub names: Vec<String>,
     /// Its end, in seconds since 1970.
     pub ends: i64,
+    /// The common name of the authority that has signed it; earlier releases did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
 }
 
 impl CertificateRecord {

@@ -328,13 +328,16 @@ async fn settled(masks: &[u8]) -> Runner {
     runner
 }
 
-/// The same cluster once more. From now on no step may make anything distrust another.
-fn copy(settled: &Runner) -> (Runner, Arc<Mutex<Trust>>) {
+/// The same cluster once more.
+fn another(settled: &Runner) -> Runner {
     let world = settled.remote.world(|world| world.clone());
     let runner = Runner::new(&SimRemote::new(world), || [1; 32]);
     runner.memory.keep(settled.memory.shell());
-    let state = saved(settled);
-    let trust = Arc::new(Mutex::new(Trust {
+    runner
+}
+
+fn trust_of(state: &ClusterState) -> Mutex<Trust> {
+    Mutex::new(Trust {
         contents: Contents::new(state.digest_key.clone()),
         known: BTreeMap::new(),
         pods: state.cluster_ca.signing.cert.clone(),
@@ -342,7 +345,13 @@ fn copy(settled: &Runner) -> (Runner, Arc<Mutex<Trust>>) {
         extension: BTreeSet::new(),
         version: 0,
         engines: BTreeMap::new(),
-    }));
+    })
+}
+
+/// The same cluster once more. From now on no step may make anything distrust another.
+fn copy(settled: &Runner) -> (Runner, Arc<Mutex<Trust>>) {
+    let runner = another(settled);
+    let trust = Arc::new(trust_of(&saved(settled)));
     runner
         .remote
         .world(|world| trust.lock().unwrap().contents.learn(world));
@@ -679,5 +688,99 @@ fn authorities_are_dropped_only_where_all_certificates_are_new() {
             }
         }
         assert!(early > 5, "{early}");
+    });
+}
+
+/// A cluster whose certificates were renewed in the last year of its authorities: they live longer.
+async fn old(masks: &[u8]) -> Runner {
+    let runner = settled(masks).await.at("2039-06-01T00:00:00Z");
+    settle(&runner, &intent(masks)).await;
+    runner
+}
+
+/// The same cluster when its authorities have ended: members of etcd reach each other when they have others.
+fn later(old: &Runner) -> Runner {
+    let runner = another(old).at("2040-02-01T00:00:00Z");
+    let state = saved(&runner);
+    let ended = state.digest_key.digest(state.etcd_ca.bundle().as_bytes());
+    runner.remote.world(|world| world.ended = Some(ended));
+    runner
+}
+
+/// Everything has a certificate of the new authorities, and nothing else is trusted.
+async fn has_others(runner: &Runner, masks: &[u8]) {
+    let trust = trust_of(&saved(runner));
+    runner
+        .remote
+        .world(|world| trust.lock().unwrap().contents.learn(world));
+    uses(runner, &trust, masks, 2, 1).await;
+}
+
+/// Nothing is done about a cluster whose authorities have ended, and nothing is changed, before a person asks for others.
+#[test]
+fn authorities_that_have_ended_are_replaced_at_once() {
+    block_on(async {
+        for masks in [ONE, MANY] {
+            let runner = later(&old(masks).await);
+            let (intent, before) = (intent(masks), saved(&runner));
+            let has_ended = |error| matches!(error, AuthorityError::Ended { .. });
+            for stage in [RotationStage::Start, RotationStage::Complete] {
+                assert!(has_ended(refusal(runs(&runner, stage, &intent).await)));
+            }
+            let up = runner.converge(&Goal::Up(&intent)).await;
+            assert!(has_ended(refusal(up)));
+            assert_eq!(saved(&runner), before);
+            assert_eq!(runner.remote.steps(), 0);
+
+            assert!(rotates(&runner, RotationStage::Now, &intent).await);
+            has_others(&runner, masks).await;
+            assert!(!rotates(&runner, RotationStage::Now, &intent).await);
+            has_others(&runner, masks).await;
+        }
+    });
+}
+
+/// As long as none has ended, none is replaced at once.
+#[test]
+fn authorities_that_are_good_are_not_replaced_at_once() {
+    block_on(async {
+        let (runner, trust) = cluster(MANY).await;
+        assert!(!rotates(&runner, RotationStage::Now, &intent(MANY)).await);
+        uses(&runner, &trust, MANY, 1, 1).await;
+    });
+}
+
+/// Wherever it is cut, the same command goes on, and so does `up`, with the same authorities.
+#[test]
+fn wherever_authorities_are_replaced_at_once_it_goes_on() {
+    block_on(async {
+        let cuts = Cuts::default();
+        for masks in [ONE, MANY] {
+            let old = old(masks).await;
+            let step = if masks.is_empty() { 2 } else { 5 };
+            for after in (0..200).step_by(step) {
+                let runner = later(&old);
+                let torn = [0, 1, 2, 4][after % 4];
+                let cut = Cut { after, torn };
+                let died = dies(&runner, RotationStage::Now, masks, cut).await;
+                cuts.count(died);
+                if !died {
+                    assert!(after > 9, "{after}");
+                    break;
+                }
+                let intent = intent(masks);
+                let signs = |runner: &Runner| saved(runner).cluster_ca;
+                let is_saved = signs(&runner) != signs(&old);
+                let new = signs(&runner);
+                if is_saved && after % 2 == 0 {
+                    settle(&runner, &intent).await;
+                } else {
+                    rotates(&runner, RotationStage::Now, &intent).await;
+                }
+                assert!(!is_saved || signs(&runner) == new);
+                has_others(&runner, masks).await;
+            }
+        }
+        cuts.are_real();
     });
 }

@@ -1,11 +1,15 @@
 //! All certificates of a cluster have ended, as in one that was switched off for months: every member of etcd, every API
 //! server, controller, kubelet and proxy, and the administrator's kubeconfig. One `up` brings it back, and its pods stay.
+//! When the authorities end as well, `cert rotate --rotate-ca --now` does.
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use lab::{LabSpec, Profile};
-use rke_operator::state::codec;
+use rke_operator::state::{Authority, codec};
 use serde_json::Value;
 
 use crate::{
@@ -37,6 +41,14 @@ const END: &str = "set -e
         done
     done | wc -l";
 
+/// An authority of the same key and the same name has ended yesterday.
+const END_AUTHORITY: &str = "set -e
+    end=$(date -u -d '-1 day' +%Y%m%d%H%M%SZ)
+    : > index
+    openssl x509 -x509toreq -in NAME.pem -signkey NAME.key -copy_extensions copyall -out csr.pem
+    openssl ca -batch -selfsign -config ca.cnf -cert NAME.pem -keyfile NAME.key -in csr.pem -out NAME.ended -notext \\
+        -startdate 20250101000000Z -enddate $end 2> /dev/null";
+
 /// Into the very files that the containers have; and then they start again, as after a reboot.
 const GIVE_BACK: &str = "set -e
     mkdir /tmp/ended
@@ -64,20 +76,11 @@ fn ends(site: &Site) {
         ("etcd", &state.etcd_ca),
         ("front-proxy", &state.front_proxy_ca),
     ] {
-        let key = authority.signing.key.as_ref().expect("its key");
-        fs::write(site.path(&format!("{name}.pem")), &authority.signing.cert).expect("a file");
-        fs::write(site.path(&format!("{name}.key")), key.expose()).expect("a file");
+        write_pair(site, name, authority);
     }
     fs::write(site.path("ca.cnf"), AUTHORITY).expect("a file");
     for (node, _) in NODES {
-        let folder = site.path(&format!("ssl/{node}"));
-        fs::create_dir_all(&folder).expect("a folder");
-        let read = "tar -C /etc/kubernetes/ssl -c . | base64 -w 0";
-        let archive = site.lab.node(node).sh(read).expect("its certificates");
-        let archive = BASE64_STANDARD.decode(archive.trim()).expect("base64");
-        fs::write(site.path("ssl.tar"), archive).expect("a file");
-        let unpack = format!("tar -C '{}' -xf ssl.tar", folder.display());
-        ran("sh", &["-c", &in_folder(site, &unpack)]);
+        take(site, node);
     }
     administrator(site, |site, config| {
         let folder = site.path("ssl/administrator");
@@ -97,9 +100,75 @@ fn ends(site: &Site) {
         }
     });
     for (node, _) in NODES {
-        let archive = "tar -C ssl/NODE --exclude=*-key.pem --exclude=*.yaml -c . | base64 -w 0";
-        let archive = in_folder(site, &archive.replace("NODE", node));
-        with_input(site, node, GIVE_BACK, &ran("sh", &["-c", &archive]));
+        give_back(site, node);
+    }
+}
+
+/// An authority as files.
+fn write_pair(site: &Site, name: &str, authority: &Authority) {
+    let key = authority.signing.key.as_ref().expect("its key");
+    fs::write(site.path(&format!("{name}.pem")), &authority.signing.cert).expect("a file");
+    fs::write(site.path(&format!("{name}.key")), key.expose()).expect("a file");
+}
+
+/// The certificates of a node, in a folder here.
+fn take(site: &Site, node: &str) {
+    let folder = site.path(&format!("ssl/{node}"));
+    fs::create_dir_all(&folder).expect("a folder");
+    let read = "tar -C /etc/kubernetes/ssl -c . | base64 -w 0";
+    let archive = site.lab.node(node).sh(read).expect("its certificates");
+    let archive = BASE64_STANDARD.decode(archive.trim()).expect("base64");
+    fs::write(site.path("ssl.tar"), archive).expect("a file");
+    let unpack = format!("tar -C '{}' -xf ssl.tar", folder.display());
+    ran("sh", &["-c", &in_folder(site, &unpack)]);
+}
+
+/// The same folder, back to the node, where everything starts again.
+fn give_back(site: &Site, node: &str) {
+    let archive = "tar -C ssl/NODE --exclude=*-key.pem --exclude=*.yaml -c . | base64 -w 0";
+    let archive = in_folder(site, &archive.replace("NODE", node));
+    with_input(site, node, GIVE_BACK, &ran("sh", &["-c", &archive]));
+}
+
+/// Every authority has ended, on every node and in the state, and everything has started again. Certificates that they
+/// have signed would be good for months.
+fn authorities_end(site: &Site) {
+    let path = site.path("cluster.rke-operator.json");
+    let mut state = fs::read_to_string(&path).expect("a state");
+    let read = codec::decode(&state).expect("a state");
+    let signer = read.signer_ca.as_ref().expect("an authority");
+    let mut pairs = Vec::new();
+    for (name, authority) in [
+        ("cluster", &read.cluster_ca),
+        ("etcd", &read.etcd_ca),
+        ("front-proxy", &read.front_proxy_ca),
+        ("signer", signer),
+    ] {
+        write_pair(site, name, authority);
+        let script = in_folder(site, &END_AUTHORITY.replace("NAME", name));
+        ran("sh", &["-c", &script]);
+        let ended = fs::read_to_string(site.path(&format!("{name}.ended"))).expect("a file");
+        pairs.push((authority.signing.cert.clone(), ended));
+    }
+    let end = |text: &str, lines: &str| {
+        pairs.iter().fold(text.to_owned(), |text, (good, ended)| {
+            text.replace(&good.replace('\n', lines), &ended.replace('\n', lines))
+        })
+    };
+    state = end(&state, "\\n");
+    fs::write(&path, &state).expect("a state");
+    let keeps = "cat > /etc/kubernetes/rke-operator-state.json";
+    for (node, roles) in NODES {
+        take(site, node);
+        for file in fs::read_dir(site.path(&format!("ssl/{node}"))).expect("a folder") {
+            let path = file.expect("a file").path();
+            let text = fs::read_to_string(&path).expect("a file");
+            fs::write(&path, end(&text, "\n")).expect("a file");
+        }
+        if roles != WORKER {
+            with_input(site, node, keeps, state.trim_end());
+        }
+        give_back(site, node);
     }
 }
 
@@ -136,7 +205,7 @@ fn pods(site: &Site) -> String {
 }
 
 #[test]
-fn a_cluster_whose_certificates_have_all_ended_comes_back_with_one_up() {
+fn a_cluster_whose_certificates_have_all_ended_comes_back() {
     let spec = NODES
         .iter()
         .fold(LabSpec::own("ha-ended"), |spec, (name, _)| {
@@ -174,4 +243,51 @@ fn a_cluster_whose_certificates_have_all_ended_comes_back_with_one_up() {
     assert_eq!(site.ready(), all);
     assert_eq!(pods(&site), before, "no pod has gone");
     site.has_nothing_to_do();
+
+    authorities_end(&site);
+    let refused = site.run(&["up", "--yes"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("cert rotate --rotate-ca --now"),
+        "{}",
+        refused.stderr
+    );
+    let replace = ["cert", "rotate", "--rotate-ca", "--now", "--yes"];
+    let begun = Instant::now();
+    let kill = site.kill_when(&replace, |title| {
+        title
+            .contains("replace etcd")
+            .then_some(Duration::from_millis(300))
+    });
+    assert!(kill.is_some(), "a member was replaced");
+    let rest = site.run(&replace).well();
+    let took = begun.elapsed().as_secs_f64();
+    tell(&format!("back after {took:.1} s\n{}", rest.stderr));
+    publish(
+        "HA_TABLE",
+        &format!(
+            "all authorities ended: `cert rotate --rotate-ca --now`, killed once, brings the cluster back in {took:.1} s (aim \
+             180)"
+        ),
+    );
+    assert_eq!(site.ready(), all);
+    assert_eq!(pods(&site), before, "no pod has gone");
+    site.has_nothing_to_do();
+    let restart = [
+        "rollout",
+        "restart",
+        "deployment/coredns",
+        "-n",
+        "kube-system",
+    ];
+    site.kubectl(&restart).well();
+    let status = [
+        "rollout",
+        "status",
+        "deployment/coredns",
+        "-n",
+        "kube-system",
+        "--timeout=120s",
+    ];
+    site.kubectl(&status).well();
 }

@@ -7,9 +7,11 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
+use jiff::Timestamp;
+
 use super::{
     CertKind, PkiContext, PkiError, RotationStage,
-    cert::{self, blocks, new_authority},
+    cert::{self, blocks, common_name, ends, new_authority},
     cert_kind::Signer,
     reconcile::{CLUSTER_CA, ETCD_CA, FRONT_PROXY_CA, SIGNER_CA},
     service_accounts::reads,
@@ -47,6 +49,16 @@ pub enum AuthorityError {
         /// The node.
         node: NodeName,
     },
+    /// No certificate that it has signed is valid any more.
+    #[error(
+        "the certificate of {what} ended at {at}: nothing that it has signed is valid any more"
+    )]
+    Ended {
+        /// Which.
+        what: &'static str,
+        /// When.
+        at: Timestamp,
+    },
     /// Nothing is signed with the new authorities.
     #[error("nothing is signed with the new authorities yet")]
     NotIssued,
@@ -70,7 +82,9 @@ pub enum AuthorityError {
 impl Explain for AuthorityError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Given | Self::Theirs { .. } | Self::NotIssued => ErrorClass::User,
+            Self::Given | Self::Theirs { .. } | Self::Ended { .. } | Self::NotIssued => {
+                ErrorClass::User
+            }
             Self::Silent { .. } | Self::StillUsed { .. } | Self::Unseen => ErrorClass::Host,
         }
     }
@@ -79,6 +93,10 @@ impl Explain for AuthorityError {
         let hint = match self {
             Self::Given | Self::Theirs { .. } => {
                 "an authority of your own stays; have it sign the requests that `rke-operator cert generate-csr` writes"
+            }
+            Self::Ended { .. } => {
+                "`rke-operator cert rotate --rotate-ca --now` (a `Cluster` has `rotateCA: {stage: Now}` of a ClusterOperation) puts \
+                 another in its place, and replaces everything"
             }
             Self::Silent { .. } => {
                 "bring it back, or remove it from the config and run `up`; then rotate the authorities"
@@ -180,6 +198,31 @@ impl Named {
     }
 }
 
+/// Why nothing can be done with an authority of which a key is here: its time is over.
+fn has_ended(named: &Named, authority: &Authority, now: Timestamp) -> Option<AuthorityError> {
+    authority.signing.key.as_ref()?;
+    let at = ends(&authority.signing.cert).filter(|at| *at <= now)?;
+    let what = named.what;
+    Some(AuthorityError::Ended { what, at })
+}
+
+/// Refuses a cluster in which no component trusts another any more, because an authority has ended.
+pub(super) fn refuse_ended(state: &ClusterState, now: Timestamp) -> Result<(), AuthorityError> {
+    let mut between =
+        authorities(state).filter(|(named, _)| [CLUSTER_CA, ETCD_CA].contains(&named.what));
+    let ended = between.find_map(|(named, authority)| has_ended(&named, authority, now));
+    ended.map_or(Ok(()), Err)
+}
+
+/// True for the name of one that was replaced, and that nothing trusts any more.
+pub(super) fn is_former(issuer: &str, state: &ClusterState) -> bool {
+    let read = |(_, authority): (Named, &Authority)| blocks(&authority.bundle());
+    let trusted = authorities(state).flat_map(read);
+    let mut names = trusted.filter_map(|der| common_name(&der));
+    let is_ours = |named: Named| named.generation(issuer).is_some();
+    [CLUSTER, ETCD, FRONT_PROXY].into_iter().any(is_ours) && !names.any(|name| name == issuer)
+}
+
 /// True between the first phase and the second.
 fn is_publishing(state: &ClusterState) -> bool {
     authorities(state).any(|(_, authority)| authority.next.is_some())
@@ -200,8 +243,34 @@ impl Succession<'_> {
             RotationStage::Start if trusts_former(self.state) => {}
             RotationStage::Start => self.publish(&mut next)?,
             RotationStage::Complete => self.drop_former(&mut next)?,
+            RotationStage::Now if self.ended().is_some() => self.replace(&mut next)?,
+            // One that was cut off, or all is well.
+            RotationStage::Now => {}
         }
         Ok(next)
+    }
+
+    /// One that signs, and whose time is over.
+    fn ended(&self) -> Option<AuthorityError> {
+        authorities(self.state)
+            .find_map(|(named, authority)| has_ended(&named, authority, self.ctx.now))
+    }
+
+    /// Others take their place, and are all that is trusted.
+    fn replace(&self, next: &mut ClusterState) -> Result<(), PkiError> {
+        self.refuse_given()?;
+        for (named, authority) in authorities_mut(next) {
+            *authority = self.successor(&named, authority)?;
+        }
+        Ok(())
+    }
+
+    /// The one after it.
+    fn successor(&self, named: &Named, authority: &Authority) -> Result<Authority, PkiError> {
+        let name = named.next(authority)?;
+        // One seed never gives the same key twice.
+        let slot = format!("{name} after {}", self.state.serial);
+        new_authority(&name, &slot, &self.ctx.seed, self.ctx.now)
     }
 
     /// Everything is to trust new authorities.
@@ -209,10 +278,7 @@ impl Succession<'_> {
         self.refuse_given()?;
         self.refuse_silent()?;
         for (named, authority) in authorities_mut(next) {
-            let name = named.next(authority)?;
-            // One seed never gives the same key twice.
-            let slot = format!("{name} after {}", self.state.serial);
-            let new = new_authority(&name, &slot, &self.ctx.seed, self.ctx.now)?;
+            let new = self.successor(&named, authority)?;
             for trusted in &mut authority.trusted {
                 if !trusted.ends_with('\n') {
                     trusted.push('\n');
@@ -386,7 +452,9 @@ impl Succession<'_> {
                 awaits: None,
                 forgets: self.forgets(),
             },
-            RotationStage::Start | RotationStage::Complete => Handover::default(),
+            RotationStage::Start | RotationStage::Complete | RotationStage::Now => {
+                Handover::default()
+            }
         }
     }
 
@@ -407,12 +475,11 @@ impl Succession<'_> {
             .flat_map(|(_, authority)| blocks(&authority.bundle()))
             .collect();
         let is_former = |der: &Vec<u8>| {
-            let Ok((_, cert)) = x509_parser::parse_x509_certificate(der) else {
-                return false;
+            let name = common_name(der);
+            let is_ours = |named: Named| {
+                let name = name.as_deref();
+                name.is_some_and(|name| named.generation(name).is_some())
             };
-            let mut names = cert.subject().iter_common_name();
-            let name = names.next().and_then(|name| name.as_str().ok());
-            let is_ours = |named: Named| name.is_some_and(|name| named.generation(name).is_some());
             !trusted.contains(der) && [CLUSTER, FRONT_PROXY, SIGNER].into_iter().any(is_ours)
         };
         let has_former = blocks(&extension.authorities).iter().any(is_former);
@@ -474,9 +541,19 @@ impl Succession<'_> {
              do not trust the API servers: restart these pods first (`kubectl rollout restart`)",
             ],
             RotationStage::Complete => Vec::new(),
+            RotationStage::Now if known.cluster_ca != next.cluster_ca => vec![
+                "certificate authorities: their time is over, and others take their place at once: everything is replaced, and the \
+             API serves again when that is done; tokens stay good; copied kubeconfigs do not, nor do certificates of approved \
+             requests",
+            ],
+            RotationStage::Now => vec![
+                "certificate authorities: none has ended; `rke-operator cert rotate --rotate-ca` replaces them without an \
+             interruption",
+            ],
         };
         let pods = self.former_pods();
-        let pods = pods.filter(|_| trusts_former(known) && !trusts_former(next));
+        let drops = trusts_former(known) && !trusts_former(next);
+        let pods = pods.filter(|_| drops || stage == RotationStage::Now);
         let notes = notes.into_iter().map(str::to_owned);
         Ok(notes.chain(pods).collect())
     }

@@ -16,6 +16,7 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
     pem::Pem,
     time::ASN1Time,
+    x509::X509Name,
 };
 
 use super::{
@@ -270,9 +271,7 @@ impl Authority {
 
     /// Its common name.
     pub(super) fn common_name(&self) -> Option<String> {
-        let (_, cert) = x509_parser::parse_x509_certificate(&self.cert_der).ok()?;
-        let name = cert.subject().iter_common_name().next()?;
-        name.as_str().ok().map(str::to_owned)
+        common_name(&self.cert_der)
     }
 
     /// True for a certificate that it has signed.
@@ -583,6 +582,24 @@ pub(super) fn ends(pem: &str) -> Option<Timestamp> {
     let der = der(pem)?;
     let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
     Some(Validity::of(&cert)?.until)
+}
+
+/// The common name of who has signed the first certificate of a PEM file.
+pub(super) fn issuer(pem: &str) -> Option<String> {
+    let der = der(pem)?;
+    let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+    name_of(cert.issuer())
+}
+
+/// The common name of a certificate.
+pub(super) fn common_name(der: &[u8]) -> Option<String> {
+    let (_, cert) = x509_parser::parse_x509_certificate(der).ok()?;
+    name_of(cert.subject())
+}
+
+fn name_of(name: &X509Name<'_>) -> Option<String> {
+    let name = name.iter_common_name().next()?;
+    name.as_str().ok().map(str::to_owned)
 }
 
 /// Every certificate of a PEM file.

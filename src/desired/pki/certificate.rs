@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    cert::{San, Validity, der, sans},
+    cert::{San, Validity, der, issuer, sans},
     kubeconfig,
     reconcile::{CLUSTER_CA, ETCD_CA, FRONT_PROXY_CA, SIGNER_CA},
 };
@@ -28,6 +28,7 @@ pub struct Certificate {
     pub sans: Vec<String>,
     /// Its end.
     pub not_after: Timestamp,
+    issuer: String,
     fingerprint: String,
     validity: Validity,
     is_authority: bool,
@@ -45,6 +46,7 @@ impl Certificate {
             subject: cert.subject().to_string(),
             sans: sans.iter().map(San::to_string).collect(),
             not_after: validity.until,
+            issuer: issuer(pem).unwrap_or_default(),
             fingerprint: fingerprint(&der),
             validity,
             is_authority: cert.is_ca(),
@@ -81,6 +83,7 @@ pub(in crate::desired) fn record(pem: &[u8]) -> Option<CertificateRecord> {
         subject: cert.subject,
         names: cert.sans,
         ends: cert.not_after.as_second(),
+        issuer: Some(cert.issuer),
     })
 }
 

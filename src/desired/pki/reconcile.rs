@@ -12,7 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, RotationStage, Seed,
-    cert::{Authority, LeafSpec, Pair, ends, first},
+    authorities::{is_former, refuse_ended},
+    cert::{Authority, LeafSpec, Pair, ends, first, issuer},
     cert_kind::{Signer, client},
     certificate,
     certificate::in_use,
@@ -64,6 +65,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         None => generate(intent, have, ctx, given.as_ref())?,
     };
     let saved = next_state(&known, intent, have, ctx, given.as_ref())?;
+    refuse_ended(&saved, ctx.now)?;
     notes.extend(ctx.rotates_key(&known, &saved));
     let (note, renewed_tokens) = ctx.rotates_service_accounts(&known, &saved, intent, have)?;
     notes.extend(note.map(str::to_owned));
@@ -91,8 +93,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         settling.certificates.sees(at, what.to_owned());
     }
     let kubeconfig = settling.administrator()?;
-    let id = &saved.cluster_id;
-    settling.certificates.sees_what_runs(have, id, ctx.now);
+    settling.certificates.sees_what_runs(have, &saved, ctx.now);
     let Settling {
         certificates,
         notes: said,
@@ -504,7 +505,13 @@ impl Settling<'_> {
         let authority = self.authorities.signer(kind.signer());
         let stem = kind.stem(node);
         let path = |end: &str| format!("{}/{stem}{end}.pem", path::SSL);
-        if let Some(pair) = on_node(have, name, &stem)
+        let both = [path(""), path("-key")];
+        let there = on_node(have, name, &stem);
+        let signer = there.as_ref().and_then(|pair| issuer(&pair.cert));
+        if signer.is_some_and(|signer| is_former(&signer, self.saved)) {
+            // Nothing trusts it, however long it is valid.
+            self.certificates.renews(name, both, ctx.now, ctx.now);
+        } else if let Some(pair) = there
             && let Some(validity) =
                 authority.validity(&spec, &pair.cert, pair.key.expose(), ctx.now)
         {
@@ -515,7 +522,6 @@ impl Settling<'_> {
             if !validity.ends_soon(ctx.now) && !asked {
                 return Ok(pair);
             }
-            let both = [path(""), path("-key")];
             if !validity.ends_soon(ctx.now) {
                 let rotated = self.certificates.rotated.entry(name.clone()).or_default();
                 rotated.extend(both.iter().cloned());
@@ -616,15 +622,18 @@ impl Certificates {
     }
 
     /// Those with which components run on although their files are new: a renewal that was cut off goes on.
-    fn sees_what_runs(&mut self, have: &Actual, id: &ClusterId, now: Timestamp) {
+    fn sees_what_runs(&mut self, have: &Actual, saved: &ClusterState, now: Timestamp) {
         for (name, view) in &have.hosts {
             let HostView::Reachable(facts) = view else {
                 continue;
             };
-            for used in in_use(facts, id) {
+            for used in in_use(facts, &saved.cluster_id) {
                 let Some(ends) = used.not_after() else {
                     continue;
                 };
+                let signer = used.record.issuer.as_deref();
+                let is_trusted = !signer.is_some_and(|signer| is_former(signer, saved));
+                let ends = if is_trusted { ends } else { ends.min(now) };
                 let (path, component) = (used.path, used.component);
                 let what = format!("`{path}` with which `{component}` of node `{name}` runs");
                 self.sees(ends, what);

@@ -32,6 +32,8 @@ pub enum RotationStage {
     Start,
     /// Until the former one is accepted no longer.
     Complete,
+    /// Of authorities that have ended: new ones take their place at once. Of everything else as `Start`.
+    Now,
 }
 
 /// Tokens that are signed again before the key that has signed them is dropped.
@@ -142,10 +144,12 @@ impl Rotating<'_> {
     pub(super) fn after(&self, stage: RotationStage) -> Result<ServiceAccounts, PkiError> {
         let mut accounts = self.state.service_accounts.clone();
         match stage {
-            RotationStage::Start if accounts.next.is_some() => self.issue(&mut accounts),
+            RotationStage::Start | RotationStage::Now if accounts.next.is_some() => {
+                self.issue(&mut accounts);
+            }
             // The key that was replaced before is dropped first.
-            RotationStage::Start if accounts.verifying.len() > 1 => {}
-            RotationStage::Start => self.publish(&mut accounts)?,
+            RotationStage::Start | RotationStage::Now if accounts.verifying.len() > 1 => {}
+            RotationStage::Start | RotationStage::Now => self.publish(&mut accounts)?,
             RotationStage::Complete => self.drop_former(&mut accounts)?,
         }
         Ok(accounts)
@@ -283,18 +287,20 @@ pub(super) fn note(
 ) -> Option<&'static str> {
     let (was, is) = (&known.service_accounts, &next.service_accounts);
     match stage {
-        RotationStage::Start if was.next.is_none() && is.next.is_some() => Some(
-            "service account key: the API servers learn to verify the new key, one after the other; then they and the \
+        RotationStage::Start | RotationStage::Now if was.next.is_none() && is.next.is_some() => {
+            Some(
+                "service account key: the API servers learn to verify the new key, one after the other; then they and the \
              controller managers are replaced once more, and sign with it; the former key stays accepted",
-        ),
-        RotationStage::Start if is.next.is_some() => Some(
+            )
+        }
+        RotationStage::Start | RotationStage::Now if is.next.is_some() => Some(
             "service account key: nothing signs with the new key before every API server verifies it",
         ),
-        RotationStage::Start if was.signing != is.signing => Some(
+        RotationStage::Start | RotationStage::Now if was.signing != is.signing => Some(
             "service account key: every API server verifies the new key, and now the API servers and the controller \
              managers sign with it; the former key stays accepted",
         ),
-        RotationStage::Start => Some(
+        RotationStage::Start | RotationStage::Now => Some(
             "service account key: tokens of the former key are still accepted; `rke-operator cert rotate \
              --service-account-key --complete` ends that, an hour after the last API server was replaced at the earliest",
         ),

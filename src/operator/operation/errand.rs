@@ -64,6 +64,7 @@ impl Errand {
         let staged = |stage: Option<StageSpec>| match stage.map(|it| it.stage) {
             Some(OperationStage::Start) => Ok(RotationStage::Start),
             Some(OperationStage::Complete) => Ok(RotationStage::Complete),
+            Some(OperationStage::Now) => Ok(RotationStage::Now),
             None => Err("it names no stage".to_owned()),
         };
         Ok(match spec.kind {
@@ -152,7 +153,8 @@ impl Errand {
     /// True for what cannot be undone.
     pub(in crate::operator) const fn wants_approval(&self) -> bool {
         match self {
-            Self::Keys(Rotated::Authorities, RotationStage::Complete) | Self::Restore(_) => true,
+            Self::Keys(Rotated::Authorities, RotationStage::Complete | RotationStage::Now)
+            | Self::Restore(_) => true,
             Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) | Self::Snapshot(_) => false,
         }
     }
@@ -184,7 +186,7 @@ impl Errand {
             Self::Keys(Rotated::EncryptionKey, _) => {
                 "everything that is encrypted is encrypted with the new key"
             }
-            Self::Keys(Rotated::ServiceAccountKey, RotationStage::Start) => {
+            Self::Keys(Rotated::ServiceAccountKey, RotationStage::Start | RotationStage::Now) => {
                 "tokens are signed with the new key; the former one is still accepted. In an hour: another \
                  ClusterOperation with the stage Complete"
             }
@@ -197,6 +199,10 @@ impl Errand {
             }
             Self::Keys(Rotated::Authorities, RotationStage::Complete) => {
                 "the former authorities are trusted no longer"
+            }
+            Self::Keys(Rotated::Authorities, RotationStage::Now) => {
+                "new authorities are in the place of those that had ended. Pods that started before trust no API server until they \
+                 are restarted, those of kube-system included; copied kubeconfigs are fetched again"
             }
             Self::Reboot(_) => "the nodes were rebooted",
             Self::Restore(_) => "etcd has the data of the snapshot",

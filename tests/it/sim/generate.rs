@@ -306,6 +306,7 @@ fn certificates(component: Component, knobs: &Knobs) -> BTreeMap<String, Certifi
         subject: "CN=kube-apiserver".to_owned(),
         names: Vec::new(),
         ends: 1_900_000_000,
+        issuer: None,
     };
     let read = (component == Component::ApiServer)
         .then(|| (format!("{}/kube-apiserver.pem", path::SSL), record));

@@ -14,8 +14,8 @@ use rke_operator::{
         Unreachable,
     },
     model::{
-        ClusterId, Component, ImageVersion, NodeName, ObjectRef, Role, image_version, label,
-        secret::Secret,
+        ClusterId, Component, Digest, ImageVersion, NodeName, ObjectRef, Role, image_version,
+        label, path, secret::Secret,
     },
     plan,
     plan::{Action, ClusterAction, HostAction, Live, Look, Plan, PreflightErrors, Step},
@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) alarms: BTreeSet<Alarm>,
     /// The etcd outside of the clusters, where that is what they have: it serves.
     pub(crate) external: Option<ExternalView>,
+    /// The authority of etcd that has ended: members that were started with it trust nobody, and nobody trusts them.
+    pub(crate) ended: Option<Digest>,
     /// What snapshots hold, by name.
     pub(crate) snapshots: BTreeMap<String, ClusterFacts>,
     /// Which life the data of etcd are of.
@@ -134,6 +136,7 @@ impl World {
             cut_off: BTreeMap::new(),
             alarms: BTreeSet::new(),
             external: None,
+            ended: None,
             snapshots: BTreeMap::new(),
             life: 0,
             aside: BTreeMap::new(),
@@ -244,7 +247,19 @@ impl World {
     }
 
     pub(crate) fn has_quorum(&self, id: &ClusterId) -> bool {
-        self.external.is_some() || self.running(id).count() > self.member_count(id) / 2
+        self.external.is_some() || self.together(id) > self.member_count(id) / 2
+    }
+
+    /// How many of the members that run reach each other.
+    fn together(&self, id: &ClusterId) -> usize {
+        let trusts = |name: &NodeName| {
+            let facts = self.truth.up(name);
+            let fact = facts.and_then(|facts| facts.container(Component::Etcd));
+            let spec = fact.and_then(ContainerFact::applied);
+            let authority = spec.and_then(|spec| spec.files.get(path::ETCD_CA).cloned());
+            self.ended.is_none() || authority != self.ended
+        };
+        self.running(id).filter(|(_, name)| trusts(name)).count()
     }
 
     pub(super) fn etcd_view(&self, id: &ClusterId) -> EtcdView {
