@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     plan::HostAction,
-    snapshots::record::Cause,
     state::{Loaded, RemovalSnapshot},
 };
 
@@ -28,8 +27,8 @@ impl<'a> Recorded<'a> {
             node,
             HostAction::SaveSnapshot {
                 name,
-                cause: Cause::BeforeDelete,
-                begun_at,
+                begun_at: Some(begun_at),
+                cause: _,
                 required: _,
             },
         ) = action

@@ -21,6 +21,7 @@ use ipnet::IpNet;
 use crate::{
     etcd::snapshot::SnapshotName,
     model::{ClusterId, Component, NodeName, path},
+    snapshots::record::Cause,
 };
 
 /// Run Kubernetes in Docker containers on your own servers, over SSH, from one `cluster.yml`
@@ -139,9 +140,9 @@ pub struct SnapshotOnNode {
     /// The bucket, as JSON
     #[arg(long, value_name = "FILE")]
     pub bucket: Option<PathBuf>,
-    /// The cluster is about to be deleted
-    #[arg(long)]
-    pub before_delete: bool,
+    /// Why one is taken
+    #[arg(long, default_value = Cause::Asked.name())]
+    pub cause: Cause,
     /// One of that name and cause is the same one.
     #[arg(long)]
     pub again: bool,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     model::{Bucket, path},
-    snapshots::{self, Programs, record::Cause},
+    snapshots::{self, Programs},
 };
 
 /// Takes recurring snapshots.
@@ -25,17 +25,12 @@ pub(super) async fn take(args: &SnapshotOnNode, session: &Session) -> Result<u8,
     let (programs, clock) = (Programs::in_container(), environment::clock());
     let bucket = bucket(args)?;
     let settings = Path::new(path::SNAPSHOT_SETTINGS);
-    let cause = if args.before_delete {
-        Cause::BeforeDelete
-    } else {
-        Cause::Asked
-    };
     let taking = snapshots::take(
         settings,
         &programs,
         &clock,
         &args.name,
-        (cause, args.again),
+        (args.cause, args.again),
         bucket.as_ref(),
     );
     let taken = tokio::select! {

@@ -125,15 +125,14 @@ pub enum HostAction {
         restore: Box<EtcdRestore>,
     },
     /// Saves a snapshot of this node's member of etcd in the node's folder of snapshots, and in the bucket, where there is
-    /// one. It replaces no file. That it was begun and where it is are recorded in the state: one of that name that an
-    /// interrupted run has saved is not taken again.
+    /// one. It replaces no file. One of that name and cause that an interrupted run has saved is not taken again.
     SaveSnapshot {
         /// Its name.
         name: String,
         /// Why it is taken, for its record.
         cause: record::Cause,
-        /// When the first attempt of that name began.
-        begun_at: Timestamp,
+        /// When the first attempt of that name began, of one that the state records: of a removal.
+        begun_at: Option<Timestamp>,
         /// Nothing comes after it where it fails; else that is a warning.
         required: bool,
     },

@@ -6,6 +6,7 @@ use super::{Action, ClusterAction, HostAction, Plan, Step, stage::keeps_state};
 use crate::{
     desired::Rotated,
     model::{Component, ContainerSpec, NodeName, path},
+    snapshots::record,
 };
 
 impl Plan {
@@ -110,6 +111,9 @@ impl Part {
                 reads(component) && self.lacking.nothing_for(spec, node)
             }
             Action::Host(_, HostAction::StartContainer { component }) => reads(component),
+            Action::Host(_, HostAction::SaveSnapshot { cause, .. }) => {
+                *cause == record::Cause::BeforeRotation
+            }
             Action::Cluster(ClusterAction::ForgetWritten | ClusterAction::RewriteStored { .. }) => {
                 self.rotated == Rotated::EncryptionKey
             }

@@ -1,6 +1,6 @@
 //! What is on record about a snapshot: in its file, next to it, and in the report of its node. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,41 @@ pub enum Cause {
     Asked,
     /// The cluster is about to be deleted.
     BeforeDelete,
+    /// Kubernetes is about to get another minor release.
+    BeforeUpgrade,
+    /// Keys or authorities are about to be replaced.
+    BeforeRotation,
+}
+
+impl Cause {
+    const ALL: [Self; 5] = [
+        Self::Scheduled,
+        Self::Asked,
+        Self::BeforeDelete,
+        Self::BeforeUpgrade,
+        Self::BeforeRotation,
+    ];
+
+    /// The word on record.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scheduled => "Scheduled",
+            Self::Asked => "Asked",
+            Self::BeforeDelete => "BeforeDelete",
+            Self::BeforeUpgrade => "BeforeUpgrade",
+            Self::BeforeRotation => "BeforeRotation",
+        }
+    }
+}
+
+impl FromStr for Cause {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        let found = all.find(|cause| cause.name() == text);
+        found.ok_or_else(|| format!("no reason for a snapshot: `{text}`"))
+    }
 }
 
 /// What a snapshot's file says about it.

@@ -8,7 +8,6 @@ use serde::de::DeserializeOwned;
 use super::{
     asked::{Answer, Taken},
     once::WantedSnapshot,
-    record::Cause,
     state::{DOCUMENT, HeldState},
 };
 use crate::{
@@ -26,8 +25,8 @@ const DELETE: &str = "snapshot-delete";
 const STATE: &str = "snapshot-state";
 /// Where the bucket is written in the container.
 const BUCKET: &str = "/rke-operator-bucket.json";
-/// Of [`TAKE`]: the cluster is about to be deleted.
-const BEFORE_DELETE: &str = "--before-delete";
+/// Of [`TAKE`]: why.
+const CAUSE: &str = "--cause";
 /// The same: one that is there may be the same one.
 const AGAIN: &str = "--again";
 /// Gigabytes come over a slow line.
@@ -108,10 +107,9 @@ impl OnNode<'_> {
             limit,
             again,
         } = wanted;
-        let before_delete = (cause == Cause::BeforeDelete).then_some(BEFORE_DELETE);
-        let again = again.then_some(AGAIN);
-        let words = [Some(TAKE), Some(name.as_str()), before_delete, again];
-        let words = words.into_iter().flatten().map(str::to_owned).collect();
+        let words = [TAKE, name.as_str(), CAUSE, cause.name()];
+        let words = words.into_iter().chain(again.then_some(AGAIN));
+        let words = words.map(str::to_owned).collect();
         let log = self.run(words, bucket, with_settings(), limit).await?;
         answered(TAKE, &log)
     }

@@ -34,19 +34,19 @@ async fn cluster() -> (Runner, Intent) {
 }
 
 /// The same cluster, before anything more happens to it.
-fn again(runner: &Runner) -> Runner {
+pub(crate) fn again(runner: &Runner) -> Runner {
     let world = runner.remote.world(|world| world.clone());
     let copy = Runner::new(&SimRemote::new(world), || [1; 32]);
     copy.memory.keep(runner.memory.shell());
     copy
 }
 
-fn is_snapshot(step: &Step) -> bool {
+pub(crate) fn is_snapshot(step: &Step) -> bool {
     let action = step.action.on_host();
     action.is_some_and(|(_, action)| matches!(action, HostAction::SaveSnapshot { .. }))
 }
 
-fn files(runner: &Runner) -> Vec<(String, String)> {
+pub(crate) fn files(runner: &Runner) -> Vec<(String, String)> {
     runner.remote.world(|world| {
         let files = world.files.iter();
         files
@@ -64,7 +64,7 @@ fn nothing_is_stopped_before(runner: &Runner) {
 }
 
 /// From now on a snapshot fails on these nodes.
-fn fails_on(runner: &Runner, nodes: &'static [&'static str]) -> Arc<AtomicUsize> {
+pub(crate) fn fails_on(runner: &Runner, nodes: &'static [&'static str]) -> Arc<AtomicUsize> {
     let tries = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tries);
     runner.remote.script(move |_, _, step| {

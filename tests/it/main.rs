@@ -67,6 +67,7 @@ mod joint_reboot;
 mod joint_restore;
 mod joint_roles;
 mod joint_service_accounts;
+mod joint_snapshot_before;
 mod joint_watch;
 mod joint_worlds;
 mod lab_accepts;

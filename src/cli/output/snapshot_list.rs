@@ -56,6 +56,8 @@ fn row(place: &str, one: &Listed) -> Vec<Cell> {
         Some(Cause::Scheduled) => "schedule",
         Some(Cause::Asked) => "request",
         Some(Cause::BeforeDelete) => "deletion",
+        Some(Cause::BeforeUpgrade) => "upgrade",
+        Some(Cause::BeforeRotation) => "rotation",
         None => "-",
     };
     let (grade, tone) = match one.grade() {

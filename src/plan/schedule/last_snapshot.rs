@@ -61,7 +61,7 @@ pub(super) fn save(
     let action = HostAction::SaveSnapshot {
         name: begun.map_or_else(|| name(now), |begun| begun.name.clone()),
         cause: record::Cause::BeforeDelete,
-        begun_at: begun.map_or(now, |begun| begun.begun_at),
+        begun_at: Some(begun.map_or(now, |begun| begun.begun_at)),
         required,
     };
     let why = "the cluster is removed: what it stores is saved before anything of it is stopped";
@@ -110,7 +110,7 @@ fn runs(component: Component, facts: &HostFacts) -> bool {
 
 /// The node that saves it: that of the attempt that was cut off, else one whose program proves and copies it. One that has
 /// failed is the last.
-fn source<'a>(
+pub(super) fn source<'a>(
     ours: &[(&'a NodeName, &HostFacts)],
     have: &Actual,
     former: Option<&RemovalSnapshot>,

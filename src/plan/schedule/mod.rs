@@ -29,6 +29,7 @@ mod restore;
 mod roles;
 mod roll;
 mod skew;
+mod snapshot_before;
 mod snapshots;
 mod start;
 mod state;

@@ -4,7 +4,8 @@
 
 use super::{
     addons, charts, claim, containerd, flags, former, health, hosts, join, kept, leavers, lost,
-    nodes, part::Part, plan, prepare, prune, roles, roll, snapshots, start, state, warnings,
+    nodes, part::Part, plan, prepare, prune, roles, roll, snapshot_before, snapshots, start, state,
+    warnings,
 };
 use crate::{
     facts::{Actual, ApiView},
@@ -21,10 +22,11 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         return former_only(diff);
     }
     let first = [
-        state::save(want, have), // keys are kept before they are used
-        warnings::nodes(diff),   // to be read before anything is done
-        hosts::silent(diff),     // nothing is done on these
-        claim::claim(diff),      // a node belongs to one cluster
+        snapshot_before::save(diff), // before the state says that a change has begun
+        state::save(want, have),     // keys are kept before they are used
+        warnings::nodes(diff),       // to be read before anything is done
+        hosts::silent(diff),         // nothing is done on these
+        claim::claim(diff),          // a node belongs to one cluster
         prepare::images(diff),
         prepare::kernel(diff),
         flags::tries(diff), // nothing that runs is touched before
