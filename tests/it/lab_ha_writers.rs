@@ -11,13 +11,16 @@ use std::{
 use lab::{LabSpec, Profile};
 
 use crate::{
-    lab_many::{ALL, names},
+    lab_many::{CENTRAL, WORKER, names},
     lab_restore::{LIMIT, apply, get, uid},
     real::{Site, chance::Chance, publish, tell},
 };
 
 const ROUNDS: u32 = 20;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+/// The pod is on one of the workers.
+const ROLES: [(&str, &[&str]); 3] = [("n1", CENTRAL), ("n2", WORKER), ("n3", WORKER)];
 
 /// It writes to its node, with the time of the machine that all nodes of the lab run on.
 const WRITER: &str = r#"
@@ -94,8 +97,8 @@ fn writes(site: &Site, others: &[&str]) -> String {
 /// Restores it while that happens. Gives how often the program was killed.
 fn restores(site: &Site, name: &str, chance: &mut Chance) -> usize {
     let restore = ["etcd", "snapshot-restore", "--name", name, "--yes"];
-    // A plan has about sixty steps.
-    let fatal = chance.below(60);
+    // A plan has about forty steps.
+    let fatal = chance.below(40);
     let power = chance
         .below(2)
         .eq(&0)
@@ -145,7 +148,7 @@ fn no_pod_writes_beside_its_successor_in_twenty_restores() {
         spec.node(name, Profile::Plain)
     });
     let site = Site::of(&spec);
-    site.names(&NODES.map(|name| (name, ALL)));
+    site.names(&ROLES);
     site.run(&["up", "--yes"]).well();
     apply(&site, WRITER);
     let mut chance = Chance::of_round().unwrap_or(Chance::of(1));
@@ -164,10 +167,6 @@ fn no_pod_writes_beside_its_successor_in_twenty_restores() {
         is_restored(&site, &name);
         pod = writes(&site, &[&pod, &successor]);
         assert_eq!(site.ready(), names(&NODES));
-        assert_eq!(
-            site.members("n1"),
-            names(&["etcd-n1", "etcd-n2", "etcd-n3"])
-        );
         let pods = one_after_the_other(&site);
         tell(&format!(
             "round {round}: {pods} pods wrote, one after the other"
