@@ -71,6 +71,24 @@ fn what_etcd_has_is_saved_before_another_minor_release() {
     });
 }
 
+/// An upgrade that waits for a node saves nothing, however often it is looked at.
+#[test]
+fn nothing_is_saved_for_an_upgrade_that_waits() {
+    block_on(async {
+        let runner = cluster(OLD).await;
+        let intent = of(MASKS).intent_of(Some(NEW));
+        // Two of three: etcd has no quorum, and nothing is replaced.
+        runner.switch_off("n2");
+        runner.switch_off("n3");
+        for _ in 0..3 {
+            drop(runner.converge(&Goal::Up(&intent)).await);
+        }
+        assert_eq!(files(&runner), []);
+        runner.switch_on();
+        one(&converges(&runner, &Goal::Up(&intent)).await, NEW);
+    });
+}
+
 /// One that nothing can be saved of is changed all the same, and a person is told.
 #[test]
 fn where_none_can_be_saved_the_change_is_made_with_a_warning() {

@@ -18,13 +18,15 @@ struct Beginning {
     why: &'static str,
 }
 
-/// The step that saves it; nothing where no such change begins, and where no member can be asked.
-pub(super) fn save(diff: &Diff<'_>) -> Part {
+/// The step that saves it; nothing where no such change begins, and where no member can be asked. `control_planes`: what is
+/// done to them.
+pub(super) fn save(diff: &Diff<'_>, control_planes: &Part) -> Part {
     let (want, have) = (diff.want, diff.have);
     let Some((saved, node)) = have.saved.as_deref().zip(source(diff, have)) else {
         return Part::default();
     };
-    let begins = upgrade(diff).or_else(|| rotation(saved, &want.saved));
+    let begins = upgrade(diff).filter(|_| replaces_a_server(control_planes));
+    let begins = begins.or_else(|| rotation(saved, &want.saved));
     let Some(Beginning { cause, name, why }) = begins else {
         return Part::default();
     };
@@ -36,6 +38,18 @@ pub(super) fn save(diff: &Diff<'_>) -> Part {
     };
     let step = Step::on(node, Cause::Change, why, action).guarded(&want.cluster_id);
     Stage::of("snapshot", 1, [step]).into()
+}
+
+/// An upgrade that waits begins later.
+fn replaces_a_server(control_planes: &Part) -> bool {
+    let mut steps = control_planes.stages.iter().flat_map(Stage::steps);
+    let server = Component::ApiServer;
+    steps.any(|step| {
+        let action = step.action.on_host();
+        action.is_some_and(|(_, action)| {
+            matches!(action, HostAction::ReplaceContainer { component, .. } if *component == server)
+        })
+    })
 }
 
 /// Every API server that runs is of an earlier minor release.

@@ -21,12 +21,13 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     if planning::former::containers(want, have).next().is_some() {
         return former_only(diff);
     }
+    let control_planes = roll::control_planes(diff);
     let first = [
-        snapshot_before::save(diff), // before the state says that a change has begun
-        state::save(want, have),     // keys are kept before they are used
-        warnings::nodes(diff),       // to be read before anything is done
-        hosts::silent(diff),         // nothing is done on these
-        claim::claim(diff),          // a node belongs to one cluster
+        snapshot_before::save(diff, &control_planes), // before the state says that a change has begun
+        state::save(want, have),                      // keys are kept before they are used
+        warnings::nodes(diff),                        // to be read before anything is done
+        hosts::silent(diff),                          // nothing is done on these
+        claim::claim(diff),                           // a node belongs to one cluster
         prepare::images(diff),
         prepare::kernel(diff),
         flags::tries(diff), // nothing that runs is touched before
@@ -39,7 +40,6 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         health::api(diff),  // etcd and the API servers answer
         start::proxies(diff),
     ];
-    let control_planes = roll::control_planes(diff);
     // An API server that is paused or differs answers when it is replaced, and not before.
     let differs = control_planes.has_steps() || first.iter().any(Part::has_steps);
     if must_see_the_api(have) && differs {
