@@ -7,6 +7,7 @@ use rke_operator::{
     config::Intent,
     converge::{Goal, Outcome},
     desired::{Rotated, pki::RotationStage},
+    facts::{ClockFact, HostView},
     snapshots::record::Cause,
 };
 
@@ -58,7 +59,22 @@ fn what_etcd_has_is_saved_before_another_minor_release() {
         let goal = Goal::Up(&intent);
         let first = first_step(&runner, &goal).await;
         assert_eq!(first, "n1: save a snapshot of etcd");
-        one(&converges(&runner, &goal).await, NEW);
+        runner.remote.world(|world| {
+            for view in world.truth.hosts.values_mut() {
+                if let HostView::Reachable(facts) = view {
+                    let unix_seconds = 1_893_456_000;
+                    facts.clock = Some(ClockFact {
+                        unix_seconds,
+                        uncertainty_ms: 10,
+                    });
+                }
+            }
+        });
+        let saved = converges(&runner, &goal).await;
+        assert_eq!(
+            saved,
+            [("n1".to_owned(), format!("before-{NEW}_2030-01-01T00"))]
+        );
         one(&converges(&runner, &goal).await, NEW);
         // Another edit is no upgrade.
         let edited = of(MASKS);

@@ -1,6 +1,8 @@
 //! The snapshot of etcd before a change that is hard to take back: another minor release, other keys. Until something of the
 //! change is done, each plan has it; one that is there under its name is not taken again. Pure.
 
+use jiff::Timestamp;
+
 use super::{last_snapshot, part::Part};
 use crate::{
     facts::Actual,
@@ -25,7 +27,7 @@ pub(super) fn save(diff: &Diff<'_>, control_planes: &Part) -> Part {
     let Some((saved, node)) = have.saved.as_deref().zip(source(diff, have)) else {
         return Part::default();
     };
-    let begins = upgrade(diff).filter(|_| replaces_a_server(control_planes));
+    let begins = upgrade(diff, node).filter(|_| replaces_a_server(control_planes));
     let begins = begins.or_else(|| rotation(saved, &want.saved));
     let Some(Beginning { cause, name, why }) = begins else {
         return Part::default();
@@ -52,8 +54,9 @@ fn replaces_a_server(control_planes: &Part) -> bool {
     })
 }
 
-/// Every API server that runs is of an earlier minor release.
-fn upgrade(diff: &Diff<'_>) -> Option<Beginning> {
+/// Every API server that runs is of an earlier minor release. One that failed and is tried again later has another snapshot:
+/// each is good for the hour in which it was taken.
+fn upgrade(diff: &Diff<'_>, node: &NodeName) -> Option<Beginning> {
     let hosts = diff.hosts.iter();
     let known = hosts.filter_map(|(name, host)| versions(Component::ApiServer, name, host, diff));
     let mut known = known.peekable();
@@ -66,9 +69,13 @@ fn upgrade(diff: &Diff<'_>) -> Option<Beginning> {
         Some(epoch) => format!("_restored-{}", epoch.number),
         None => String::new(),
     };
+    let clock = diff.have.up(node).and_then(|facts| facts.clock.as_ref());
+    let now = clock.and_then(|clock| Timestamp::from_second(clock.unix_seconds).ok());
+    let hour = now.map(|now| now.strftime("_%Y-%m-%dT%H").to_string());
+    let hour = hour.unwrap_or_default();
     Some(Beginning {
         cause: record::Cause::BeforeUpgrade,
-        name: format!("before-{release}{restores}"),
+        name: format!("before-{release}{restores}{hour}"),
         why: "Kubernetes gets another minor release: what etcd has is saved before",
     })
 }
