@@ -12,7 +12,8 @@ part=day-two
 end() {
   local code=$?
   trap - EXIT INT TERM
-  # The server of S3 ends with its input.
+  # Who asks the application ends with this file, and the server of S3 with its input.
+  rm -f "$dir/asks"
   if [[ -n ${bucket:-} ]]; then exec {bucket}>&-; fi
   if ((code != 0)); then
     printf '\nthe demo failed with exit code %d at this step: %s\n' "$code" "$doing" >&2
