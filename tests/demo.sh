@@ -188,6 +188,14 @@ for node in $members; do
   fi
 done
 echo 'the nodes are as they were before: containers, volumes, networks, links, routes, mounts, folders'
+snapshots=$(for node in n2 n3 n4; do lab ssh --name "$name" "$node" ls -1 /opt/rke/etcd-snapshots; done)
+echo "$snapshots"
+for snapshot in "before-$new" before-removal; do
+  grep -q "^$snapshot" <<<"$snapshots" || {
+    echo "no node has the snapshot $snapshot" >&2
+    exit 1
+  }
+done
 echo 'a removal leaves system images for the next cluster, and the snapshots of etcd in /opt/rke/etcd-snapshots'
 
 cat <<TEXT

@@ -17,15 +17,14 @@ use super::{
 };
 use crate::{
     converge::RestoreError,
-    desired,
     error::{ErrorClass, Obstacle},
     facts::Unreachable,
     host::{Host, pool::Hosts},
-    model::{NodeName, path, printable},
+    model::{ClusterId, NodeName, path, printable},
     snapshots::{
         Answer, OnNode,
         record::{Grade, Proof},
-        takes_snapshots,
+        recurring_image,
     },
 };
 
@@ -71,7 +70,6 @@ pub(super) async fn named(
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
     let agent = intent.agent.as_ref().ok_or(RestoreError::NotStatic)?;
-    let image = desired::etcd_tools(&intent);
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let mut done = Done {
         name: args.name.as_str(),
@@ -80,10 +78,11 @@ pub(super) async fn named(
     };
     for node in nodes {
         let one = async {
-            let host = prepared(&hosts, &node).await?;
+            let id = &saved.cluster_id;
+            let (host, image) = prepared(&hosts, &node, id).await?;
             let on_node = OnNode {
                 host: &host,
-                id: &saved.cluster_id,
+                id,
                 image: &image,
                 agent,
             };
@@ -110,10 +109,15 @@ pub(super) async fn named(
     ended(doing, args, &done)
 }
 
-async fn prepared(hosts: &Hosts, node: &NodeName) -> Result<Arc<Host>, Unreachable> {
+/// A node that takes snapshots, and the image that it takes them with.
+async fn prepared(
+    hosts: &Hosts,
+    node: &NodeName,
+    id: &ClusterId,
+) -> Result<(Arc<Host>, String), Unreachable> {
     let host = hosts.get(node).await?;
-    if takes_snapshots(&host).await {
-        return Ok(host);
+    if let Some(image) = recurring_image(&host, id).await {
+        return Ok((host, image));
     }
     Err(Unreachable {
         class: ErrorClass::Host,

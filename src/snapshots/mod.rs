@@ -36,7 +36,7 @@ pub use self::{
     client::{report, reports},
     fetch::{FetchError, fetch},
     health::PORT,
-    once::{OnceError, SavedOnce, SnapshotTools, WantedSnapshot, save_once, takes_snapshots},
+    once::{OnceError, SavedOnce, SnapshotTools, WantedSnapshot, recurring_image, save_once},
     program::own as own_program,
     remote::{OnNode, RemoteError, TAKES},
     run::{Programs, RunError, run},

@@ -7,18 +7,15 @@ use serde::Serialize;
 use super::{OnNode, PORT, RemoteError, record::Cause, record::Grade, report};
 use crate::{
     config::Intent,
-    desired,
     error::{ErrorClass, Explain, Passing},
     etcd::snapshot::{self, Found, Snapshot, SnapshotError, SnapshotName},
     host::Host,
-    model::{AgentProgram, Bucket, ClusterId},
+    model::{AgentProgram, Bucket, ClusterId, Component},
 };
 
 /// What snapshots are taken with.
 #[derive(Clone, Debug)]
 pub struct SnapshotTools {
-    /// The image that has etcd's programs.
-    pub image: String,
     /// This program, where it can be run on nodes.
     pub agent: Option<AgentProgram>,
     /// The bucket of the config.
@@ -29,7 +26,6 @@ impl SnapshotTools {
     /// Those of a config.
     pub fn of(intent: &Intent) -> Self {
         Self {
-            image: desired::etcd_tools(intent),
             agent: intent.agent.clone(),
             bucket: intent.services.snapshot_bucket.as_deref().cloned(),
         }
@@ -115,12 +111,15 @@ impl Explain for OnceError {
     }
 }
 
-/// True where this program takes recurring snapshots on a node: it has everything it needs there.
-pub async fn takes_snapshots(host: &Host) -> bool {
-    match host.local_port(PORT).await {
-        Ok(stream) => report(stream).await.is_ok(),
-        Err(_) => false,
-    }
+/// The image in which this program takes recurring snapshots of that cluster on a node; `None` where it takes none. The
+/// node has all that a snapshot needs. It may not have the image of the config: not before an upgrade, and not where a
+/// member of etcd stays as it is.
+pub async fn recurring_image(host: &Host, id: &ClusterId) -> Option<String> {
+    let stream = host.local_port(PORT).await.ok()?;
+    report(stream).await.ok()?;
+    let container = host.container(Component::Snapshots.container()).await;
+    let container = container.ok()?.filter(|container| container.is_of(id))?;
+    Some(container.image)
 }
 
 /// Saves it. One of that name is never replaced.
@@ -130,14 +129,13 @@ pub async fn save_once(
     tools: Option<&SnapshotTools>,
     wanted: WantedSnapshot<'_>,
 ) -> Result<SavedOnce, OnceError> {
-    let agent = tools.and_then(|tools| Some((&tools.image, tools.agent.as_ref()?)));
-    if let Some((image, agent)) = agent
-        && takes_snapshots(host).await
+    if let Some(agent) = tools.and_then(|tools| tools.agent.as_ref())
+        && let Some(image) = recurring_image(host, id).await
     {
         let on_node = OnNode {
             host,
             id,
-            image,
+            image: &image,
             agent,
         };
         let taken = Box::pin(on_node.take(wanted)).await;

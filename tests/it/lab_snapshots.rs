@@ -95,6 +95,17 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         "{capabilities:?}"
     );
 
+    // As before an upgrade, the node lacks the image that the config names: that of the program which runs there is used.
+    let lacking = "system_images: {etcd_tools: registry.lab:5000/none:v0}\n";
+    site.write_config("cluster.yml", &with(&format!("{schedule}{lacking}")));
+    let save = ["etcd", "snapshot-save", "--name", "before", "-o", "json"];
+    let saved = site.run_static(&save).well().stdout;
+    let saved: Value = serde_json::from_str(&saved).expect("JSON");
+    assert_eq!(saved["saved"]["n1"]["grade"], "Proven", "{saved}");
+    let verify = ["etcd", "verify", "--name", "before"];
+    site.run_static(&verify).well();
+    site.write_config("cluster.yml", &with(schedule));
+
     // Another look into it, and the end of one.
     let all = proven(&listed(&site));
     let [.., gone, kept] = &all[..] else {
