@@ -41,7 +41,7 @@ pub use kubeconfig::{
 pub use operation::{
     ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, OperationPhase, OperationPlan,
     OperationReason, OperationService, OperationStage, OperationType, RebootSpec, RestoreSpec,
-    RotateCertificatesSpec, SnapshotSpec, StageSpec,
+    RotateCertificatesSpec, SnapshotSpec, StageSpec, VerifySpec,
 };
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.
@@ -125,7 +125,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 13;
+pub const SCHEMA: u32 = 14;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

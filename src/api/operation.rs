@@ -35,9 +35,10 @@ use super::{ClusterRef, cluster::values_explained};
     validation = Rule::new("has(self.spec.rotateCA) == (self.spec.type == 'RotateCA')").message("an operation of the type RotateCA, and no other, has `rotateCA`"),
     validation = Rule::new("has(self.spec.rotateServiceAccountKey) == (self.spec.type == 'RotateServiceAccountKey')").message("an operation of the type RotateServiceAccountKey, and no other, has `rotateServiceAccountKey`"),
     validation = Rule::new("!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey.stage != 'Now'").message("the stage Now is for certificate authorities (`rotateCA`)"),
+    validation = Rule::new("has(self.spec.verify) == (self.spec.type == 'Verify')").message("an operation of the type Verify, and no other, has `verify`"),
     validation = Rule::new("!has(self.spec.snapshot) || self.spec.type == 'Snapshot'").message("only an operation of the type Snapshot has `snapshot`"),
     validation = Rule::new("!has(self.spec.rotateCertificates) || self.spec.type == 'RotateCertificates'").message("only an operation of the type RotateCertificates has `rotateCertificates`"),
-    validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.snapshot) == has(oldSelf.spec.snapshot) && (!has(self.spec.snapshot) || self.spec.snapshot == oldSelf.spec.snapshot) && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
+    validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.snapshot) == has(oldSelf.spec.snapshot) && (!has(self.spec.snapshot) || self.spec.snapshot == oldSelf.spec.snapshot) && has(self.spec.verify) == has(oldSelf.spec.verify) && (!has(self.spec.verify) || self.spec.verify == oldSelf.spec.verify) && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
     selectable = ".spec.clusterRef.name",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
@@ -56,7 +57,9 @@ pub struct ClusterOperationSpec {
     /// certificate authorities are replaced, in two stages. `RotateServiceAccountKey`: the key that signs the tokens of
     /// service accounts is replaced, in two stages. `RotateEncryptionKey`: the key that encrypts Secrets in etcd is
     /// replaced, and they are written again with the new one. `Restore`: etcd's data are replaced by a snapshot; waits for
-    /// approval. `Reboot`: nodes are rebooted, one after the other.
+    /// approval. `Reboot`: nodes are rebooted, one after the other. `Verify`: a snapshot is restored for trial where it is,
+    /// and the cluster is not touched. `Defragment`: unused space of etcd's databases goes back to the disks, of one member
+    /// after the other.
     #[serde(rename = "type")]
     pub kind: OperationType,
 
@@ -67,6 +70,10 @@ pub struct ClusterOperationSpec {
     /// The snapshot that etcd's data are replaced by, for the type `Restore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreSpec>,
+
+    /// The snapshot that is restored for trial, for the type `Verify`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifySpec>,
 
     /// The nodes, for the type `Reboot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +141,10 @@ pub enum OperationType {
     Restore,
     /// Nodes are rebooted.
     Reboot,
+    /// A snapshot is restored for trial.
+    Verify,
+    /// Unused space of etcd's databases goes back to the disks.
+    Defragment,
 }
 
 impl OperationType {
@@ -147,6 +158,8 @@ impl OperationType {
             Self::RotateEncryptionKey => "RotateEncryptionKey",
             Self::Restore => "Restore",
             Self::Reboot => "Reboot",
+            Self::Verify => "Verify",
+            Self::Defragment => "Defragment",
         }
     }
 }
@@ -181,6 +194,18 @@ pub struct RestoreSpec {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lose: Vec<String>,
+}
+
+/// A snapshot to restore for trial.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifySpec {
+    /// Its name, as `rke-operator etcd snapshot-list` has it. Every node with etcd that has it looks into it.
+    #[schemars(
+        length(min = 1, max = 200),
+        regex(pattern = r"^[A-Za-z0-9][-A-Za-z0-9_.:+]*$")
+    )]
+    pub snapshot: String,
 }
 
 /// Nodes to reboot.
@@ -307,7 +332,7 @@ pub enum OperationPhase {
     Running,
     /// it ended well
     Succeeded,
-    /// it began, and did not end in its time
+    /// it began, and did not end well
     Failed,
     /// it was not begun, and never will be
     Refused,
@@ -340,6 +365,8 @@ pub enum OperationReason {
     Succeeded,
     /// The time is over.
     DeadlineExceeded,
+    /// The snapshot was not proven.
+    NotProven,
     /// It cannot be done to this Cluster.
     NotPossible,
     /// An earlier object of this name ran.
@@ -348,7 +375,7 @@ pub enum OperationReason {
 
 impl OperationReason {
     /// Every reason, and what it says.
-    pub const TABLE: [(Self, &'static str); 9] = [
+    pub const TABLE: [(Self, &'static str); 10] = [
         (
             Self::Queued,
             "it waits for its Cluster, which is not there, not built yet, or not understood, or for an operation before it",
@@ -367,6 +394,10 @@ impl OperationReason {
         (
             Self::DeadlineExceeded,
             "it began, and did not end within `activeDeadlineSeconds`; the message says what kept it last",
+        ),
+        (
+            Self::NotProven,
+            "on some node the snapshot could not be restored for trial; the message has what each node found",
         ),
         (
             Self::NotPossible,
@@ -388,6 +419,7 @@ impl OperationReason {
             Self::Running => "Running",
             Self::Succeeded => "Succeeded",
             Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::NotProven => "NotProven",
             Self::NotPossible => "NotPossible",
             Self::NameUsed => "NameUsed",
         }
@@ -405,7 +437,7 @@ impl OperationReason {
                 }
             }
             Self::Succeeded => OperationPhase::Succeeded,
-            Self::DeadlineExceeded => OperationPhase::Failed,
+            Self::DeadlineExceeded | Self::NotProven => OperationPhase::Failed,
             Self::NotPossible | Self::NameUsed => OperationPhase::Refused,
         }
     }
@@ -455,6 +487,11 @@ mod tests {
                 "reboot",
                 with("Reboot", &json!({"reboot": {"nodes": ["n1"]}})),
             ),
+            (
+                "verify",
+                with("Verify", &json!({"verify": {"snapshot": "a"}})),
+            ),
+            ("", with("Defragment", &json!({}))),
         ]
     }
 
@@ -511,7 +548,7 @@ mod tests {
             edited(&|spec| spec["clusterRef"]["name"] = json!("other")).unwrap_err();
             if !own.is_empty() {
                 let other = match own {
-                    "restore" => json!({"snapshot": "b"}),
+                    "restore" | "verify" => json!({"snapshot": "b"}),
                     "snapshot" => json!({"name": "b"}),
                     "reboot" => json!({"nodes": ["n1", "n2"]}),
                     "rotateCertificates" => json!({"services": ["kubelet"]}),

@@ -22,6 +22,10 @@ use super::{
 use crate::{
     desired::{Desired, pki::EngineClients},
     environment::Environment,
+    etcd::{
+        self,
+        defrag::{DefragError, Defragmentation, Defragmented, Shrunk},
+    },
     facts::{Actual, KeptFacts, NodeFact},
     host::{
         Dial, HostKeys,
@@ -81,6 +85,14 @@ pub trait RemoteSession: Send + Sync {
 
     /// The folders of snapshots of the nodes.
     fn files(&self) -> &dyn SnapshotFiles;
+
+    /// Defragments the members of etcd on these nodes, one after the other; `told` has each as soon as it is done.
+    fn defragment<'a>(
+        &'a self,
+        nodes: &'a [NodeName],
+        engine: &'a ClientIdentity,
+        told: &'a (dyn Fn(&Shrunk) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Defragmented, DefragError>>;
 
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
@@ -256,6 +268,26 @@ impl RemoteSession for Open {
 
     fn files(&self) -> &dyn SnapshotFiles {
         &self.hosts
+    }
+
+    fn defragment<'a>(
+        &'a self,
+        nodes: &'a [NodeName],
+        engine: &'a ClientIdentity,
+        told: &'a (dyn Fn(&Shrunk) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Defragmented, DefragError>> {
+        async move {
+            let client = |node: &NodeName| match etcd::Client::through(&self.hosts, node, engine) {
+                Ok(client) => Ok((node.clone(), client)),
+                Err(source) => Err(DefragError::Member {
+                    node: node.clone(),
+                    source,
+                }),
+            };
+            let clients = nodes.iter().map(client).collect::<Result<_, _>>()?;
+            Defragmentation::of(clients).all(told).await
+        }
+        .boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

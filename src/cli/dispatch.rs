@@ -15,11 +15,10 @@ use super::{
     report::CliError,
     rotate_key, run,
     session::{STOPPED, Session},
-    signals, snapshot, snapshot_agent, snapshot_list,
-    snapshot_named::{self, Doing},
-    snapshot_restore, status, status_all, up, validate, version,
+    signals, snapshot, snapshot_agent, snapshot_list, snapshot_named, snapshot_restore, status,
+    status_all, up, validate, version,
 };
-use crate::apply::stop::Stopper;
+use crate::{apply::stop::Stopper, snapshots::Doing};
 
 /// The rest converged; some nodes of the config did not answer or failed. Of `status`: not all is
 /// well.

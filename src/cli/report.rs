@@ -212,11 +212,6 @@ pub enum Failure {
     /// A bucket that cannot be meant.
     #[error("{0}")]
     BadBucket(String),
-    /// Only what takes recurring snapshots can do it.
-    #[error(
-        "the config wants no recurring snapshots, and it is their program on the nodes that verifies and deletes"
-    )]
-    NoRecurring,
     /// There is nothing to take back.
     #[error("no restore of this cluster was cut off: there is nothing to take back")]
     NoRestore,
@@ -361,7 +356,6 @@ impl Explain for Failure {
             | Self::NotWritten
             | Self::NoBucket
             | Self::BadBucket(_)
-            | Self::NoRecurring
             | Self::SignedElsewhere
             | Self::Survivors { .. }
             | Self::NoRestore
@@ -420,11 +414,6 @@ impl Explain for Failure {
             Self::NoBucket => vec![
                 "write it under `s3backupconfig` in `services.etcd.backup_config`, or give `--bucket-name` and \
                  `--s3-endpoint`"
-                    .into(),
-            ],
-            Self::NoRecurring => vec![
-                "delete the file in `/opt/rke/etcd-snapshots` of the node yourself; or take `snapshot: false` out of \
-                 `services.etcd` and run `rke-operator up`"
                     .into(),
             ],
             Self::StateEncrypted { place } | Self::StateNotHeld { place } => vec![

@@ -90,9 +90,6 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     let wanted = bucket(&args.s3, &intent)?;
-    if intent.etcd.external().is_some() {
-        return Err(RestoreError::ExternalEtcd.into());
-    }
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
     let name = match &args.name {
@@ -117,7 +114,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         biased;
         // What is half done is cleared away by the next one.
         _ = session.stop.stopped() => return Ok(STOPPED),
-        done = Box::pin(saving) => done,
+        done = Box::pin(saving) => done?,
     };
     let result = Done {
         name: name.as_str(),

@@ -33,6 +33,7 @@ mod back;
 mod error;
 mod kept;
 mod look;
+mod maintenance;
 mod purpose;
 mod reach;
 mod restore;
@@ -48,6 +49,7 @@ pub use error::{Error, StepFailure};
 use kept::Kept;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
+pub use maintenance::{Answers, MaintenanceError, defragment, named_snapshot};
 pub use purpose::{
     AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
 };

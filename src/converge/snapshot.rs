@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Goal, Purpose, targets};
+use super::{RestoreError, maintenance::members};
 use crate::{
     config::Intent,
     environment::Environment,
     etcd::snapshot::SnapshotName,
     facts::Unreachable,
-    model::{Bucket, NodeName, Role},
+    model::{Bucket, NodeName},
     snapshots::{SavedOnce, SnapshotTools, TAKES, WantedSnapshot, record::Cause},
     state::ClusterState,
 };
@@ -40,22 +40,13 @@ pub async fn save_snapshots(
     saved: &ClusterState,
     environment: &Environment,
     told: impl Fn(&NodeName, &Result<SavedOnce, Unreachable>),
-) -> SavedSnapshots {
+) -> Result<SavedSnapshots, RestoreError> {
     let AskedSnapshot {
         name,
         bucket,
         again,
     } = asked;
-    let has_etcd = |node: &NodeName| {
-        let entry = saved.inventory.get(node);
-        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
-    };
-    let mut targets = targets(Goal::Up(intent).any(), Some(saved), environment).await;
-    targets.retain(|node, _| has_etcd(node));
-    let nodes: Vec<NodeName> = targets.keys().cloned().collect();
-    let keys = environment.host_keys.clone();
-    let mut session = environment.remote.session(keys);
-    session.aim(targets);
+    let (session, nodes) = members(intent, saved, environment).await?;
     let tools = SnapshotTools::of(intent);
     let mut done = SavedSnapshots::default();
     for node in nodes {
@@ -76,5 +67,5 @@ pub async fn save_snapshots(
             Err(why) => drop(done.failed.insert(node, why)),
         }
     }
-    done
+    Ok(done)
 }

@@ -93,6 +93,32 @@ pub struct Shrunk {
     pub after: u64,
 }
 
+impl Shrunk {
+    /// For people.
+    pub fn line(&self) -> String {
+        let Self {
+            node,
+            before,
+            after,
+        } = self;
+        format!(
+            "{node}: {} KiB before, {} KiB after",
+            before >> 10,
+            after >> 10
+        )
+    }
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Defragmented {
+    /// The members, in that order.
+    pub members: Vec<Shrunk>,
+    /// How many alarms NOSPACE have ended.
+    pub disarmed: usize,
+}
+
 /// The members in order, the one that leads last. Every one must be well: while one is away for this, no other may be.
 pub fn order(view: &EtcdView) -> Result<Vec<(NodeName, MemberId)>, DefragError> {
     let Quorum::Serving { leader } = &view.quorum else {
@@ -154,8 +180,24 @@ impl Defragmentation {
         Self { clients }
     }
 
+    /// All of them, one after the other; `told` has each as soon as it is done. When this is dropped, etcd still finishes
+    /// the one that was begun.
+    pub async fn all(
+        &self,
+        told: &(dyn Fn(&Shrunk) + Send + Sync),
+    ) -> Result<Defragmented, DefragError> {
+        let mut members = Vec::new();
+        for (node, id) in self.members().await? {
+            let member = self.member(&node, id).await?;
+            told(&member);
+            members.push(member);
+        }
+        let disarmed = self.disarm().await?;
+        Ok(Defragmented { members, disarmed })
+    }
+
     /// Looks: the members in their order. Changes nothing.
-    pub async fn members(&self) -> Result<Vec<(NodeName, MemberId)>, DefragError> {
+    async fn members(&self) -> Result<Vec<(NodeName, MemberId)>, DefragError> {
         order(&self.view().await)
     }
 
@@ -169,7 +211,7 @@ impl Defragmentation {
     }
 
     /// One member, and waits until every one is well again.
-    pub async fn member(&self, node: &NodeName, id: MemberId) -> Result<Shrunk, DefragError> {
+    async fn member(&self, node: &NodeName, id: MemberId) -> Result<Shrunk, DefragError> {
         let view = self.view().await;
         let members = order(&view)?;
         let failed = |source| DefragError::Member {
@@ -220,7 +262,7 @@ impl Defragmentation {
     }
 
     /// Ends the alarms NOSPACE of members that have room again; gives how many.
-    pub async fn disarm(&self) -> Result<usize, DefragError> {
+    async fn disarm(&self) -> Result<usize, DefragError> {
         let view = self.view().await;
         let full = view.alarms.iter();
         let full = full.filter(|alarm| alarm.kind == AlarmKind::NoSpace && has_room(&view, alarm));

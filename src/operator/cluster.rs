@@ -4,6 +4,7 @@
 
 mod apply;
 mod arrival;
+mod at_once;
 mod details;
 mod operate;
 mod report;

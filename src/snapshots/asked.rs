@@ -1,6 +1,7 @@
 //! What a person asks for: a snapshot now; another look into one that is in the folder; its end.
 
 use std::{
+    fmt::Write as _,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -24,7 +25,7 @@ use crate::{
     environment::Clock,
     error::{ErrorClass, Explain},
     etcd::snapshot::SnapshotName,
-    model::Bucket,
+    model::{Bucket, path, printable},
 };
 
 /// Why it was not done.
@@ -137,6 +138,15 @@ async fn copied(bucket: &Bucket, listed: &Listed, zip: &Path) -> Result<String, 
     Ok(store.place().to_owned())
 }
 
+/// What is done with a snapshot of some name on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It is looked into once more.
+    Verify,
+    /// It is deleted.
+    Delete,
+}
+
 /// What there is to say of a snapshot on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
@@ -151,6 +161,61 @@ pub enum Answer {
     Deleted,
     /// It stays: the node has no other that was restored for trial.
     LastProven,
+}
+
+impl Answer {
+    /// True where what was asked for is so.
+    pub fn is_well(&self) -> bool {
+        match self {
+            Self::Absent | Self::Deleted => true,
+            Self::Verified(proof) => proof.grade == Grade::Proven,
+            Self::Foreign | Self::LastProven => false,
+        }
+    }
+
+    /// For people; `name` is the snapshot's.
+    pub fn line(&self, name: &str) -> String {
+        match self {
+            Self::Absent => format!("has no `{name}`"),
+            Self::Foreign => format!(
+                "`{name}` was left alone: rke-operator did not write it for this cluster (it is in `{}`)",
+                path::SNAPSHOTS
+            ),
+            Self::Deleted => format!("deleted `{name}`"),
+            Self::LastProven => format!(
+                "`{name}` stays: the node has no other proven snapshot; `rke-operator etcd snapshot-save` takes one"
+            ),
+            Self::Verified(proof) => format!("`{name}` {}", found_out(proof)),
+        }
+    }
+}
+
+fn found_out(proof: &Proof) -> String {
+    let mut text = match proof.grade {
+        Grade::Proven => "is proven",
+        Grade::Checked => "is checked, and was not restored for trial",
+        Grade::Saved => "was not looked into",
+        Grade::Failed => "cannot be restored",
+    }
+    .to_owned();
+    let known = [
+        proof.keys.map(|keys| format!("{keys} keys")),
+        proof
+            .revision
+            .map(|revision| format!("revision {revision}")),
+        proof
+            .etcd_version
+            .as_ref()
+            .map(|it| format!("etcd {}", printable(it))),
+    ];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    if !known.is_empty() {
+        let _ = write!(text, " ({})", known.join(", "));
+    }
+    if let Some(why) = &proof.why {
+        let _ = write!(text, ": {}", printable(why));
+    }
+    text
 }
 
 /// What is in the folder under that name.

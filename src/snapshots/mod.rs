@@ -32,7 +32,7 @@ pub mod settings;
 mod state;
 
 pub use self::{
-    asked::{Answer, AskedError, Taken, delete, take, verify},
+    asked::{Answer, AskedError, Doing, Taken, delete, take, verify},
     client::{report, reports},
     fetch::{FetchError, fetch},
     health::PORT,

@@ -3,8 +3,11 @@
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{OnNode, SavedOnce, SnapshotTools, WantedSnapshot, save_once};
+use super::{
+    Answer, Doing, OnNode, SavedOnce, SnapshotTools, WantedSnapshot, recurring_image, save_once,
+};
 use crate::{
+    error::{ErrorClass, Obstacle},
     etcd::snapshot::{self, Found, SnapshotName},
     facts::Unreachable,
     host::{Host, pool::Hosts},
@@ -59,6 +62,15 @@ pub trait SnapshotFiles: Send + Sync {
         tools: &'a SnapshotTools,
         wanted: WantedSnapshot<'a>,
     ) -> BoxFuture<'a, Result<SavedOnce, Unreachable>>;
+
+    /// Looks into one once more, or deletes it: by the node's program that takes recurring ones.
+    fn named<'a>(
+        &'a self,
+        node: &'a NodeName,
+        id: &'a ClusterId,
+        what: (Doing, &'a SnapshotName),
+        agent: &'a AgentProgram,
+    ) -> BoxFuture<'a, Result<Answer, Unreachable>>;
 }
 
 impl SnapshotFiles for Hosts {
@@ -136,6 +148,40 @@ impl SnapshotFiles for Hosts {
             saved.map_err(|error| Unreachable::of(&error))
         }
         .boxed()
+    }
+
+    fn named<'a>(
+        &'a self,
+        node: &'a NodeName,
+        id: &'a ClusterId,
+        (doing, name): (Doing, &'a SnapshotName),
+        agent: &'a AgentProgram,
+    ) -> BoxFuture<'a, Result<Answer, Unreachable>> {
+        async move {
+            let host = self.get(node).await?;
+            let image = recurring_image(&host, id).await;
+            let on_node = OnNode {
+                host: &host,
+                id,
+                image: &image.ok_or_else(nothing_takes_any)?,
+                agent,
+            };
+            let answer = match doing {
+                Doing::Verify => on_node.verify(name).await,
+                Doing::Delete => on_node.delete(name).await,
+            };
+            answer.map_err(|error| Unreachable::of(&error))
+        }
+        .boxed()
+    }
+}
+
+fn nothing_takes_any() -> Unreachable {
+    Unreachable {
+        class: ErrorClass::Host,
+        why: "nothing takes snapshots there".to_owned(),
+        hints: vec!["apply the config: that starts the program which takes them".to_owned()],
+        obstacle: Obstacle::Other,
     }
 }
 

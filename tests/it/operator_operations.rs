@@ -1,11 +1,11 @@
 //! `ClusterOperation`s: each is done once, one at a time, and what cannot be undone waits for a person.
 
-use rke_operator::facts::ContainerState;
+use rke_operator::{facts::ContainerState, model::AgentProgram};
 use serde_json::{Value, json};
 
 use crate::{
     fake_api::FakeApi,
-    operator_rig::{Rig, cluster, is, message, minutes, reason, settled, the_scheduler_is},
+    operator_rig::{Rig, clock, cluster, is, message, minutes, reason, settled, the_scheduler_is},
     sim::remote::{Purpose, SimRemote},
 };
 
@@ -435,6 +435,55 @@ async fn a_snapshot_is_taken_on_request() {
     rig.succeeds("down").await;
     let taken = rig.nodes.world(|world| world.snapshots.len());
     assert_eq!(taken, 3);
+}
+
+/// Its result is what the nodes find: a snapshot that cannot be restored for trial, or that none has, is a failure at once.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_restored_for_trial() {
+    let rig = Rig::with(SimRemote::bare(&["n1"]), FakeApi::new(clock()), |options| {
+        options.agent = Some(AgentProgram {
+            file: "/nowhere/rke-operator".into(),
+            sha256: "0123456789abcdef".repeat(4),
+            architecture: "x86_64".to_owned(),
+        });
+    });
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let verify = |name: &str, snapshot: &str| {
+        operation(name, "Verify", &json!({"verify": {"snapshot": snapshot}}))
+    };
+    for name in ["good", "bad"] {
+        rig.nodes.world(|world| world.snapshot(name));
+    }
+    rig.asks(&verify("good", "good"));
+    let done = rig.succeeds("good").await;
+    let text = message(&done, "Complete");
+    assert_eq!(text, "n1: `good` is proven (10 keys, revision 1000)");
+    for (snapshot, found) in [
+        ("bad", "n1: `bad` cannot be restored"),
+        ("none", "n1: it is not there"),
+    ] {
+        rig.asks(&verify(snapshot, snapshot));
+        let failed = rig.operation_is(snapshot, "Failed", "NotProven").await;
+        assert!(message(&failed, "Complete").contains(found), "{failed:#}");
+    }
+    rig.nodes.kill("n1");
+    rig.asks(&verify("down", "good"));
+    rig.operation_is("down", "Running", "Retrying").await;
+    rig.nodes.revive("n1");
+    rig.succeeds("down").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_members_of_etcd_are_defragmented() {
+    let rig = built().await;
+    rig.nodes.kill("n1");
+    rig.asks(&operation("defragment", "Defragment", &json!({})));
+    rig.operation_is("defragment", "Running", "Retrying").await;
+    rig.nodes.revive("n1");
+    let done = rig.succeeds("defragment").await;
+    let text = message(&done, "Complete");
+    assert_eq!(text, "n1: 4 KiB before, 2 KiB after");
 }
 
 /// A restore waits for approval of its plan, the Cluster says so while it runs, and the snapshot's data are there in the end.

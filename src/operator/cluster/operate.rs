@@ -6,33 +6,32 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use sha2::{Digest as _, Sha256};
 
-use super::Reconcile;
+use super::{
+    Reconcile,
+    at_once::{self, NotDone},
+};
 use crate::{
     api::{
         ClusterOperation, OperationPlan, OperationReason,
         conditions::{ConditionSet, ConditionType, Reason, shorten},
     },
     apply::stop::StopCause,
-    converge::{
-        self, AskedSnapshot, Convergence, Error, Goal, Named, Outcome, RestoreError, SavedSnapshots,
-    },
+    converge::{self, Convergence, Error, Goal, Named, Outcome, RestoreError},
     environment::Environment,
     error::{ErrorClass, Explain},
-    etcd::snapshot::SnapshotName,
-    model::{NodeName, printable_lines},
+    model::printable_lines,
     operator::{
         context::{ReconcileError, explained},
         environment::Wanted,
         events::{Notice, publish},
         memory,
-        operation::{self, Errand, Replacement, Told},
+        operation::{self, AtOnce, Errand, Replacement, Told},
         queue::Action,
         run::{self, Task, stopped},
         sources::SourceVersion,
         status::Run,
     },
     plan::{self, Plan},
-    snapshots::{SavedOnce, record::Grade},
     state::{BegunOperation, ClusterState, StateError},
     status::cases,
 };
@@ -170,12 +169,12 @@ impl Reconcile<'_> {
                 Err(cause) => return Ok(Operated::Stops(stopped(cause))),
             }
         }
-        if let Errand::Snapshot(snapshot) = &errand {
-            let saving = self.save(operation, snapshot, wanted, environment, &saved);
-            return Box::pin(saving).await;
-        }
-        let Some(goal) = errand.goal(&wanted.intent) else {
-            return Ok(Operated::Over);
+        let goal = match errand.goal(&wanted.intent) {
+            Ok(goal) => goal,
+            Err(doing) => {
+                let doing = self.at_once(operation, doing, wanted, environment, &saved);
+                return Box::pin(doing).await;
+            }
         };
         let asked = errand.environment(environment);
         if operation.began.is_some() {
@@ -251,11 +250,11 @@ impl Reconcile<'_> {
         Ok(Ok(operation))
     }
 
-    /// Takes a snapshot. That is no run: nothing of the cluster is changed.
-    async fn save(
+    /// Does what takes no run.
+    async fn at_once(
         &mut self,
         operation: Operation<'_>,
-        snapshot: &SnapshotName,
+        doing: &AtOnce,
         wanted: &Wanted,
         environment: &Environment,
         saved: &ClusterState,
@@ -275,36 +274,21 @@ impl Reconcile<'_> {
                 Err(operated) => return Ok(operated),
             }
         };
-        let asked = AskedSnapshot {
-            name: snapshot,
-            bucket: intent.services.snapshot_bucket.as_deref(),
-            again,
-        };
-        let saving = converge::save_snapshots(asked, intent, saved, environment, |_, _| ());
+        let done = at_once::done(doing, again, intent, saved, environment);
         let left = operation.left(operation.now).unwrap_or_default();
         let read = read(&operation, wanted);
         let done = tokio::select! {
-            done = tokio::time::timeout(left, Box::pin(saving)) => done,
+            done = tokio::time::timeout(left, Box::pin(done)) => done,
             cause = self.ctx.outdated(self.view, &read) => {
                 return Ok(Operated::Stops(stopped(cause)));
             }
         };
-        let Ok(SavedSnapshots { saved, failed }) = done else {
-            return self.overdue(&operation, "a node did not end it").await;
-        };
-        let whys = failed
-            .iter()
-            .map(|(node, why)| format!("{node}: {}", why.why));
-        let whys = whys.collect::<Vec<_>>().join("\n");
-        if saved.is_empty() {
-            let class = failed.values().map(|why| why.class).next();
-            let class = class.unwrap_or(ErrorClass::Host);
-            return self.kept_from(&operation, &whys, class).await;
+        match done {
+            Ok(Ok(text)) => self.ended_well(&operation, &text).await,
+            Ok(Err(NotDone::Yet(text, class))) => self.kept_from(&operation, &text, class).await,
+            Ok(Err(NotDone::Proven(text))) => self.not_proven(&operation, &text).await,
+            Err(_) => self.overdue(&operation, "a node did not end it").await,
         }
-        let text = saved.iter().fold(whys, |text, (node, one)| {
-            format!("{}\n{text}", said(node, one))
-        });
-        self.ended_well(&operation, text.trim()).await
     }
 
     /// A run of it, from wherever it is.
@@ -520,6 +504,16 @@ impl Reconcile<'_> {
         })
     }
 
+    /// A snapshot was looked into, and is no good. That is its result: another look would find the same.
+    async fn not_proven(
+        &self,
+        operation: &Operation<'_>,
+        text: &str,
+    ) -> Result<Operated, ReconcileError> {
+        let told = operation.told(OperationReason::NotProven, text);
+        self.ended_badly(operation, &told).await
+    }
+
     /// Its time is over: what it left is for the Cluster's own runs.
     async fn overdue(
         &self,
@@ -530,9 +524,17 @@ impl Reconcile<'_> {
             "it did not end within {} s; what kept it last: {why}",
             operation.object.spec.deadline().as_secs()
         );
-        let told = operation.told(OperationReason::DeadlineExceeded, &text);
-        operation::tell(self.ctx, operation.object, &told).await?;
-        let note = format!("the operation `{}`: {text}", operation.name);
+        let told = operation.told(OperationReason::DeadlineExceeded, text);
+        self.ended_badly(operation, &told).await
+    }
+
+    async fn ended_badly(
+        &self,
+        operation: &Operation<'_>,
+        told: &Told,
+    ) -> Result<Operated, ReconcileError> {
+        operation::tell(self.ctx, operation.object, told).await?;
+        let note = format!("the operation `{}`: {}", operation.name, told.message);
         publish(
             self.ctx,
             self.view,
@@ -551,24 +553,6 @@ fn read(operation: &Operation<'_>, wanted: &Wanted) -> Vec<SourceVersion> {
         uid: operation.uid.clone(),
     });
     read
-}
-
-/// `n1: /opt/rke/etcd-snapshots/s1.zip (proven), copied to …`
-fn said(node: &NodeName, one: &SavedOnce) -> String {
-    let grade = match one.grade {
-        None => "",
-        Some(Grade::Proven) => " (proven)",
-        Some(Grade::Checked) => " (not restored for trial)",
-        Some(Grade::Saved) => " (not looked into)",
-        Some(Grade::Failed) => " (which cannot be restored)",
-    };
-    let copied = one.copied.as_ref().map(|to| format!(", copied to {to}"));
-    let not = one
-        .not_copied
-        .as_ref()
-        .map(|why| format!(", not copied: {why}"));
-    let copy = copied.or(not).unwrap_or_default();
-    format!("{node}: `{}`{grade}{copy}", one.path)
 }
 
 /// Why its last run failed, if it did.

@@ -22,8 +22,8 @@ use crate::{
 
 /// What a run has to do.
 pub(in crate::operator) enum Errand {
-    /// A snapshot of that name.
-    Snapshot(SnapshotName),
+    /// What takes no run.
+    AtOnce(AtOnce),
     /// Certificates that the present authorities issue again.
     Certificates(Rotation),
     /// A key, or the authorities, in place of former ones.
@@ -32,6 +32,16 @@ pub(in crate::operator) enum Errand {
     Reboot(Reboot),
     /// A snapshot in place of etcd's data.
     Restore(Replacement),
+}
+
+/// What takes no run: nothing that the config asks for is changed by it.
+pub(in crate::operator) enum AtOnce {
+    /// A snapshot of that name is taken.
+    Snapshot(SnapshotName),
+    /// The snapshot of that name is looked into once more.
+    Verification(SnapshotName),
+    /// Unused space of etcd's databases goes back to the disks.
+    Defragmentation,
 }
 
 /// A snapshot to restore, as the spec names it.
@@ -70,10 +80,10 @@ impl Errand {
         Ok(match spec.kind {
             OperationType::Snapshot => {
                 let named = spec.snapshot.as_ref().and_then(|it| it.name.as_ref());
-                Self::Snapshot(match named {
+                Self::AtOnce(AtOnce::Snapshot(match named {
                     Some(name) => name.parse().map_err(|error| format!("{error}"))?,
                     None => SnapshotName::of_time(at),
-                })
+                }))
             }
             OperationType::RotateCertificates => {
                 refuse_given(saved)?;
@@ -104,6 +114,15 @@ impl Errand {
                 let nodes = reboot.nodes.iter().cloned().map(NodeName).collect();
                 Self::Reboot(Reboot::of(uid.to_owned(), nodes, reboot.drain))
             }
+            OperationType::Verify => {
+                let Some(verify) = &spec.verify else {
+                    return Err("it names no snapshot".to_owned());
+                };
+                let name = verify.snapshot.parse();
+                let name = name.map_err(|error| format!("{error}"))?;
+                Self::AtOnce(AtOnce::Verification(name))
+            }
+            OperationType::Defragment => Self::AtOnce(AtOnce::Defragmentation),
             OperationType::Restore => {
                 let Some(restore) = &spec.restore else {
                     return Err("it names no snapshot".to_owned());
@@ -120,10 +139,13 @@ impl Errand {
         })
     }
 
-    /// What the run brings about; `None`: it takes none.
-    pub(in crate::operator) const fn goal<'a>(&'a self, intent: &'a Intent) -> Option<Goal<'a>> {
-        Some(match self {
-            Self::Snapshot(_) => return None,
+    /// What the run brings about; the error is what takes none.
+    pub(in crate::operator) const fn goal<'a>(
+        &'a self,
+        intent: &'a Intent,
+    ) -> Result<Goal<'a>, &'a AtOnce> {
+        Ok(match self {
+            Self::AtOnce(doing) => return Err(doing),
             Self::Certificates(_) => Goal::Renew(intent),
             Self::Keys(rotated, _) => Goal::RotateKeys(*rotated, intent),
             Self::Reboot(reboot) => Goal::Reboot(reboot, intent),
@@ -141,7 +163,7 @@ impl Errand {
                 environment.service_account_key = Some(*stage);
             }
             Self::Keys(Rotated::Authorities, stage) => environment.authorities = Some(*stage),
-            Self::Reboot(_) | Self::Snapshot(_) => {}
+            Self::Reboot(_) | Self::AtOnce(_) => {}
             Self::Restore(restore) => {
                 environment.lose.clone_from(&restore.lose);
                 environment.restore.clone_from(&restore.request);
@@ -155,7 +177,7 @@ impl Errand {
         match self {
             Self::Keys(Rotated::Authorities, RotationStage::Complete | RotationStage::Now)
             | Self::Restore(_) => true,
-            Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) | Self::Snapshot(_) => false,
+            Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) | Self::AtOnce(_) => false,
         }
     }
 
@@ -174,14 +196,16 @@ impl Errand {
     pub(in crate::operator) const fn replacement(&self) -> Option<&Replacement> {
         match self {
             Self::Restore(replacement) => Some(replacement),
-            Self::Certificates(_) | Self::Keys(..) | Self::Reboot(_) | Self::Snapshot(_) => None,
+            Self::Certificates(_) | Self::Keys(..) | Self::Reboot(_) | Self::AtOnce(_) => None,
         }
     }
 
     /// What is reported at the end, and what is left to do.
     pub(in crate::operator) const fn done(&self) -> &'static str {
         match self {
-            Self::Snapshot(_) => "the snapshot was taken",
+            Self::AtOnce(AtOnce::Snapshot(_)) => "the snapshot was taken",
+            Self::AtOnce(AtOnce::Verification(_)) => "the snapshot is proven",
+            Self::AtOnce(AtOnce::Defragmentation) => "every member of etcd was defragmented",
             Self::Certificates(_) => "the certificates were issued again",
             Self::Keys(Rotated::EncryptionKey, _) => {
                 "everything that is encrypted is encrypted with the new key"

@@ -14,9 +14,10 @@ use rke_operator::{
         watch::{RemoteWatch, Watched},
     },
     desired::pki::EngineClients,
+    etcd::defrag::{DefragError, Defragmented, Shrunk},
     facts::{Actual, KeptFacts},
     host::{HostKeys, pool::ConnectionTarget},
-    model::{NodeName, WantedObjects, secret::Secret},
+    model::{ClientIdentity, NodeName, WantedObjects, secret::Secret},
     snapshots::{record::Reports, seek::SnapshotFiles},
     state::ClusterState,
 };
@@ -99,6 +100,15 @@ impl RemoteSession for FleetSession {
 
     fn files(&self) -> &dyn SnapshotFiles {
         self.session.files()
+    }
+
+    fn defragment<'a>(
+        &'a self,
+        nodes: &'a [NodeName],
+        engine: &'a ClientIdentity,
+        told: &'a (dyn Fn(&Shrunk) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Defragmented, DefragError>> {
+        self.session.defragment(nodes, engine, told)
     }
 
     fn heard(&self) -> Option<Instant> {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
+use jiff::Timestamp;
 use rke_operator::{
     apply::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
@@ -23,14 +24,20 @@ use rke_operator::{
     desired::pki::EngineClients,
     environment::Environment,
     error::{ErrorClass, Explain, Obstacle},
-    etcd::snapshot::Found,
+    etcd::{
+        defrag::{DefragError, Defragmented, Shrunk},
+        snapshot::{Found, SnapshotName},
+    },
     facts::{Actual, HostView, KeptFacts, Unreachable},
     host::{HostKeys, pool::ConnectionTarget},
-    model::{AgentProgram, Bucket, ClusterId, NodeName, Role, WantedObjects, secret::Secret},
+    model::{
+        AgentProgram, Bucket, ClientIdentity, ClusterId, NodeName, Role, WantedObjects, quoted,
+        secret::Secret,
+    },
     plan::{HostAction, Step},
     snapshots::{
-        SavedOnce, SnapshotTools, WantedSnapshot,
-        record::Reports,
+        Answer, Doing, SavedOnce, SnapshotTools, WantedSnapshot,
+        record::{Grade, Proof, Reports},
         seek::{SnapshotFiles, Sought},
     },
     state::{ClusterState, SnapshotPlace},
@@ -346,6 +353,27 @@ struct SimSession {
     heard: Mutex<Option<Instant>>,
 }
 
+fn proof(node: &NodeName, name: &str) -> Proof {
+    let (grade, why) = if name.starts_with("bad") {
+        (
+            Grade::Failed,
+            Some("etcd does not start with it".to_owned()),
+        )
+    } else {
+        (Grade::Proven, None)
+    };
+    Proof {
+        grade,
+        at: Timestamp::UNIX_EPOCH,
+        by: node.clone(),
+        etcd_version: None,
+        revision: Some(1000),
+        keys: Some(10),
+        seconds: 1,
+        why,
+    }
+}
+
 /// Each node has every snapshot of the world.
 impl SnapshotFiles for SimRemote {
     fn look<'a>(
@@ -408,6 +436,33 @@ impl SnapshotFiles for SimRemote {
             })
         });
         Box::pin(async { saved })
+    }
+
+    /// A snapshot whose name begins with `bad` cannot be restored.
+    fn named<'a>(
+        &'a self,
+        node: &'a NodeName,
+        _: &'a ClusterId,
+        (doing, name): (Doing, &'a SnapshotName),
+        _: &'a AgentProgram,
+    ) -> BoxFuture<'a, Result<Answer, Unreachable>> {
+        let name = name.as_str();
+        let answer = self.world(|world| {
+            if let Some(down) = world.down.get(node) {
+                return Err(down.clone());
+            }
+            if !world.snapshots.contains_key(name) {
+                return Ok(Answer::Absent);
+            }
+            Ok(match doing {
+                Doing::Verify => Answer::Verified(proof(node, name)),
+                Doing::Delete => {
+                    world.snapshots.remove(name);
+                    Answer::Deleted
+                }
+            })
+        });
+        Box::pin(async { answer })
     }
 }
 
@@ -507,6 +562,39 @@ impl RemoteSession for SimSession {
 
     fn files(&self) -> &dyn SnapshotFiles {
         &self.remote
+    }
+
+    fn defragment<'a>(
+        &'a self,
+        nodes: &'a [NodeName],
+        _: &'a ClientIdentity,
+        told: &'a (dyn Fn(&Shrunk) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Defragmented, DefragError>> {
+        let order = self.remote.world(|world| {
+            let silent: Vec<&NodeName> = nodes
+                .iter()
+                .filter(|node| world.down.contains_key(*node))
+                .collect();
+            if silent.is_empty() {
+                Ok(nodes.to_vec())
+            } else {
+                Err(DefragError::Silent(quoted(silent)))
+            }
+        });
+        let shrunk = |node| Shrunk {
+            node,
+            before: 4096,
+            after: 2048,
+        };
+        let done = order.map(|nodes| {
+            let members: Vec<Shrunk> = nodes.into_iter().map(shrunk).collect();
+            members.iter().for_each(told);
+            Defragmented {
+                members,
+                disarmed: 0,
+            }
+        });
+        Box::pin(async { done })
     }
 
     fn heard(&self) -> Option<Instant> {

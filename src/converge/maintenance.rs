@@ -1,0 +1,141 @@
+//! What is done to etcd and its snapshots at once, without a plan: nothing that the config asks for is changed by it.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::{Goal, Purpose, RestoreError, targets};
+use crate::{
+    apply::remote::RemoteSession,
+    config::Intent,
+    desired::pki::{self, PkiError, Seed},
+    environment::Environment,
+    error::{ErrorClass, Explain},
+    etcd::{
+        defrag::{DefragError, Defragmented, Shrunk},
+        snapshot::SnapshotName,
+    },
+    facts::Unreachable,
+    model::{NodeName, Role},
+    snapshots::{Answer, Doing},
+    state::ClusterState,
+};
+
+/// Why it is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum MaintenanceError {
+    /// It cannot be done to this cluster.
+    #[error(transparent)]
+    Etcd(#[from] RestoreError),
+    /// Nothing on the nodes can do it.
+    #[error(
+        "the config wants no recurring snapshots, and it is their program on the nodes that verifies and deletes"
+    )]
+    NoRecurring,
+    /// The members cannot be asked.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// A member.
+    #[error(transparent)]
+    Defrag(#[from] DefragError),
+}
+
+impl Explain for MaintenanceError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Etcd(error) => error.class(),
+            Self::NoRecurring => ErrorClass::User,
+            Self::Pki(error) => error.class(),
+            Self::Defrag(error) => error.class(),
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Etcd(error) => error.hints(),
+            Self::NoRecurring => vec![
+                "take `snapshot: false` out of `services.etcd`, and apply that; a snapshot can also be deleted as a file in \
+                 `/opt/rke/etcd-snapshots` of its node"
+                    .into(),
+            ],
+            Self::Pki(error) => error.hints(),
+            Self::Defrag(error) => error.hints(),
+        }
+    }
+}
+
+/// What the nodes say of a snapshot.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// By node.
+    pub nodes: BTreeMap<NodeName, Answer>,
+    /// The nodes that did not answer, and why.
+    pub failed: BTreeMap<NodeName, Unreachable>,
+}
+
+/// The nodes with etcd, and connections to them.
+pub(super) async fn members(
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<(Box<dyn RemoteSession>, Vec<NodeName>), RestoreError> {
+    if intent.etcd.external().is_some() {
+        return Err(RestoreError::ExternalEtcd);
+    }
+    let has_etcd = |node: &NodeName| {
+        let entry = saved.inventory.get(node);
+        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
+    };
+    let mut targets = targets(Goal::Up(intent).any(), Some(saved), environment).await;
+    targets.retain(|node, _| has_etcd(node));
+    let nodes = targets.keys().cloned().collect();
+    let keys = environment.host_keys.clone();
+    let mut session = environment.remote.session(keys);
+    session.aim(targets);
+    Ok((session, nodes))
+}
+
+/// Gives unused space of the members' databases back to the disks; `told` has each member as soon as it is done. When this
+/// is dropped, etcd still finishes the one that was begun.
+pub async fn defragment(
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+    told: &(dyn Fn(&Shrunk) + Send + Sync),
+) -> Result<Defragmented, MaintenanceError> {
+    let (session, nodes) = members(intent, saved, environment).await?;
+    let now = environment.clock.now();
+    let seed = Seed::new((environment.entropy)());
+    let engine = pki::engine_clients(saved, now, &seed)?.etcd;
+    Ok(session.defragment(&nodes, &engine, told).await?)
+}
+
+/// Looks into a snapshot once more, or deletes it, on every node with etcd that has it, one node after the other.
+pub async fn named_snapshot(
+    (doing, name): (Doing, &SnapshotName),
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<Answers, MaintenanceError> {
+    let (session, nodes) = members(intent, saved, environment).await?;
+    if intent.services.snapshots.is_none() {
+        return Err(MaintenanceError::NoRecurring);
+    }
+    let agent = intent.agent.as_ref().ok_or(RestoreError::NotStatic)?;
+    let files = session.files();
+    let mut answers = Answers::default();
+    for node in nodes {
+        let named = files.named(&node, &saved.cluster_id, (doing, name), agent);
+        match named.await {
+            Ok(answer) => drop(answers.nodes.insert(node, answer)),
+            Err(why) => drop(answers.failed.insert(node, why)),
+        }
+    }
+    if !answers.nodes.is_empty() && answers.nodes.values().all(|it| *it == Answer::Absent) {
+        let nodes = answers.nodes.keys();
+        let absent = nodes.map(|node| format!("{node}: it is not there"));
+        let failed = answers.failed.iter();
+        let failed = failed.map(|(node, why)| format!("{node}: {}", why.why));
+        let found = absent.chain(failed).collect();
+        return Err(RestoreError::NoSuchSnapshot { found }.into());
+    }
+    Ok(answers)
+}
