@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
 use kube::Client;
 use tokio::time::Instant;
 
@@ -22,13 +25,14 @@ use super::{
 use crate::{
     desired::{Desired, pki::EngineClients},
     environment::Environment,
+    error::with_causes,
     etcd::{
         self,
         defrag::{DefragError, Defragmentation, Defragmented, Shrunk},
     },
     facts::{Actual, KeptFacts, NodeFact},
     host::{
-        Dial, HostKeys,
+        Dial, HostKeys, any_server,
         pool::{ConnectionTarget, Hosts},
     },
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
@@ -93,6 +97,12 @@ pub trait RemoteSession: Send + Sync {
         engine: &'a ClientIdentity,
         told: &'a (dyn Fn(&Shrunk) + Send + Sync),
     ) -> BoxFuture<'a, Result<Defragmented, DefragError>>;
+
+    /// The certificates that these ports of nodes serve, as DER, or why none was seen.
+    fn served<'a>(
+        &'a self,
+        ports: &'a [(NodeName, u16)],
+    ) -> BoxFuture<'a, Vec<Result<Vec<u8>, String>>>;
 
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
@@ -288,6 +298,20 @@ impl RemoteSession for Open {
             Defragmentation::of(clients).all(told).await
         }
         .boxed()
+    }
+
+    fn served<'a>(
+        &'a self,
+        ports: &'a [(NodeName, u16)],
+    ) -> BoxFuture<'a, Vec<Result<Vec<u8>, String>>> {
+        let each = ports.iter().map(async |(node, port)| {
+            let host = self.hosts.get(node).await.map_err(|down| down.why)?;
+            let stream = host.local_port(*port).await;
+            let stream = stream.map_err(|error| with_causes(&error))?;
+            let served = any_server::certificate(stream).await;
+            served.map_err(|error| with_causes(&error))
+        });
+        join_all(each).boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::{
-    ArgAction, Args, Parser, Subcommand, ValueEnum,
+    ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum,
     builder::{OsStringValueParser, TypedValueParser as _},
 };
 
@@ -751,6 +751,7 @@ pub struct GenerateCsr {
 
 /// `cert info`.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("of the nodes").args(["nodes", "served"]).multiple(true))]
 pub struct CertInfo {
     /// The config; the state file is next to it.
     #[command(flatten)]
@@ -758,8 +759,12 @@ pub struct CertInfo {
     /// Also read the certificates on the nodes (without it no node is contacted)
     #[arg(long)]
     pub nodes: bool,
+    /// Also show the certificates that etcd, the API servers and the kubelets serve, by a TLS handshake with each, and say
+    /// where they are not those of the files (implies `--nodes`)
+    #[arg(long)]
+    pub served: bool,
     /// Accept unknown SSH host keys for this run only
-    #[arg(long, requires = "nodes")]
+    #[arg(long, requires = "of the nodes")]
     pub accept_new_host_keys: bool,
     /// A list for people, or one JSON array
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]

@@ -11,21 +11,22 @@ use super::{
     status::opening,
 };
 use crate::{
-    converge::inspect,
+    converge::{inspect, inspect_served},
     environment::Environment,
     facts::{Actual, HostView},
-    status::{CertificateStatus, certificates},
+    status::{CertificateStatus, Served, certificates},
 };
 
 /// Runs it.
 pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
     let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
-    let all = if args.nodes {
+    let nodes = args.nodes || args.served;
+    let all = if nodes {
         tokio::select! {
             biased;
             _ = session.stop.stopped() => return Ok(STOPPED),
-            all = of_nodes(args, &environment, session) => all?,
+            all = Box::pin(of_nodes(args, &environment, session)) => all?,
         }
     } else {
         of_state(&environment).await?
@@ -34,7 +35,7 @@ pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliEr
         Output::Json => print::json(&all)?,
         Output::Text => {
             let mut text = render_certificates(&all, Page::stdout());
-            if !args.nodes {
+            if !nodes {
                 text.push_str("\nThe others lie on the nodes: `--nodes` reads those, too.\n");
             }
             print::data(&text)?;
@@ -54,7 +55,8 @@ async fn of_state(environment: &Environment) -> Result<Vec<CertificateStatus>, C
         })?,
         ..Actual::default()
     };
-    Ok(certificates(&known, None, environment.clock.now()))
+    let now = environment.clock.now();
+    Ok(certificates(&known, None, &Served::new(), now))
 }
 
 async fn of_nodes(
@@ -65,12 +67,27 @@ async fn of_nodes(
     // Without a state there are no certificates to tell of, whatever lies on nodes.
     state(environment).await?;
     let intent = intent::load(&args.config.config, session)?;
-    let seen = inspect(&intent, environment).await?;
+    let (seen, served) = if args.served {
+        inspect_served(&intent, environment).await?
+    } else {
+        (inspect(&intent, environment).await?, Served::new())
+    };
     for view in seen.actual.hosts.values() {
         if let HostView::Unreachable(down) = view {
-            let warning = session.screen.paint().warn("warning:");
-            session.screen.print(&format!("{warning} {}", down.why));
+            warn(session, &down.why);
         }
     }
-    Ok(certificates(&seen.actual, seen.desired.as_ref(), seen.now))
+    for ((node, port), answer) in &served {
+        if let Err(why) = answer {
+            let text = format!("{node}: what is served on port {port} was not seen: {why}");
+            warn(session, &text);
+        }
+    }
+    let desired = seen.desired.as_ref();
+    Ok(certificates(&seen.actual, desired, &served, seen.now))
+}
+
+fn warn(session: &Session, text: &str) {
+    let warning = session.screen.paint().warn("warning:");
+    session.screen.print(&format!("{warning} {text}"));
 }

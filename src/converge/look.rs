@@ -41,6 +41,7 @@ use crate::{
     plan::Plan,
     snapshots::SnapshotTools,
     state::{BastionEntry, ClusterState, InventoryEntry, Loaded, Membership},
+    status::{self, Served},
 };
 
 /// What one look gives: the survey, and what a run of its plan needs.
@@ -333,16 +334,30 @@ fn is_idle(decision: &Result<Decision, Error>, hosts: &BTreeSet<NodeName>) -> bo
 /// What is, and what an `up` would do about it, or why it would do nothing. Writes nothing,
 /// anywhere.
 pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspection, Error> {
-    let purpose = AnyPurpose::Goal(Goal::Up(intent));
     let mut session = open(environment);
+    Box::pin(inspected(intent, environment, &mut *session)).await
+}
+
+/// The same, and the certificates that its nodes serve, by a handshake with each of them.
+pub async fn inspect_served(
+    intent: &Intent,
+    environment: &Environment,
+) -> Result<(Inspection, Served), Error> {
+    let mut session = open(environment);
+    let seen = Box::pin(inspected(intent, environment, &mut *session)).await?;
+    let ports = status::serving(&seen.actual);
+    let answers = session.served(&ports).await;
+    Ok((seen, ports.into_iter().zip(answers).collect()))
+}
+
+async fn inspected(
+    intent: &Intent,
+    environment: &Environment,
+    session: &mut dyn RemoteSession,
+) -> Result<Inspection, Error> {
+    let purpose = AnyPurpose::Goal(Goal::Up(intent));
     let so_far = SoFar::default();
-    let reading = read(
-        purpose,
-        environment,
-        &mut *session,
-        &so_far,
-        KeptFacts::new(),
-    );
+    let reading = read(purpose, environment, session, &so_far, KeptFacts::new());
     let reading = Box::pin(reading).await?;
     let snapshots = session.snapshots(&savers(&reading.actual)).await;
     let (desired, plan) = match decide(purpose, environment, &reading, &so_far) {

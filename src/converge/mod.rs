@@ -47,7 +47,7 @@ use announced::Announced;
 use attempts::Attempts;
 pub use error::{Error, StepFailure};
 use kept::Kept;
-pub use look::{Iteration, inspect};
+pub use look::{Iteration, inspect, inspect_served};
 use look::{SoFar, look};
 pub use maintenance::{Answers, MaintenanceError, defragment, named_snapshot};
 pub use purpose::{

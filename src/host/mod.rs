@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::model::Endpoint;
 
+pub mod any_server;
 mod bastion;
 mod bounded;
 mod containers;

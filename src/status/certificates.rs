@@ -1,5 +1,7 @@
 //! When a cluster's certificates expire, and which of them `up` renews. Pure.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -8,8 +10,8 @@ use crate::{
         Desired, pki,
         pki::{Certificate, InUse},
     },
-    facts::{Actual, HostFacts, HostView},
-    model::{ClusterId, NodeName, path},
+    facts::{Actual, ContainerState, HostFacts, HostView},
+    model::{ClusterId, Component, NodeName, path},
     state::ClusterState,
 };
 
@@ -49,6 +51,51 @@ pub struct CertificateStatus {
     pub end: CertificateEnd,
     /// The next `up` renews it.
     pub renewed_by_next_up: bool,
+    /// The ports of the node on which it was served; empty where none was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub served_on: Vec<u16>,
+}
+
+/// The certificates that were served, as DER, by node and port; or why none was seen.
+pub type Served = BTreeMap<(NodeName, u16), Result<Vec<u8>, String>>;
+
+/// The ports on which components of the cluster serve certificates that are files on their node. The others sign theirs
+/// themselves when they start.
+pub fn serving(actual: &Actual) -> Vec<(NodeName, u16)> {
+    let id = actual.saved.as_ref().map(|saved| &saved.cluster_id);
+    let up = actual.hosts.keys().filter_map(|name| {
+        let facts = actual.up(name)?;
+        Some((name, facts))
+    });
+    up.flat_map(|(name, facts)| {
+        let runs = move |component: &Component| {
+            let fact = facts.container(*component);
+            fact.zip(id)
+                .is_some_and(|(fact, id)| fact.is_of(id) && fact.state == ContainerState::Running)
+        };
+        let running = Component::ALL.into_iter().filter(runs);
+        let ports = running.flat_map(|component| ports(component).iter().copied());
+        ports.map(move |port| (name.clone(), port))
+    })
+    .collect()
+}
+
+const fn ports(component: Component) -> &'static [u16] {
+    match component {
+        Component::Etcd => &[2379, 2380],
+        Component::ApiServer => &[6443],
+        Component::Kubelet => &[10250],
+        Component::ControllerManager
+        | Component::Scheduler
+        | Component::KubeProxy
+        | Component::NginxProxy
+        | Component::Snapshots => &[],
+    }
+}
+
+fn component_on(port: u16) -> Option<Component> {
+    let mut all = Component::ALL.into_iter();
+    all.find(|component| ports(*component).contains(&port))
 }
 
 fn end(certificate: &Certificate, now: Timestamp) -> CertificateEnd {
@@ -93,9 +140,12 @@ fn end_in_use(used: &InUse, now: Timestamp) -> Option<CertificateEnd> {
 
 /// Every certificate of a cluster that is known: the authorities' of the state, the
 /// administrator's of the kubeconfig, and those of the nodes that were read.
+///
+/// One that is served and is in no file of its node has a row for each port. What could not be asked has none.
 pub fn certificates(
     actual: &Actual,
     desired: Option<&Desired>,
+    served: &Served,
     now: Timestamp,
 ) -> Vec<CertificateStatus> {
     let Some(saved) = &actual.saved else {
@@ -107,6 +157,7 @@ pub fn certificates(
         subject_alternative_names: one.sans.clone(),
         end: end(one, now),
         renewed_by_next_up: renewed,
+        served_on: Vec::new(),
     };
     let authorities = pki::authorities(saved);
     let authorities = authorities.iter().map(|one| status(one, None, false));
@@ -122,13 +173,28 @@ pub fn certificates(
             HostView::Reachable(facts) => Some(facts),
             HostView::Unreachable(_) => None,
         };
-        let all = facts.map(|facts| pki::on_node(facts)).unwrap_or_default();
-        let all = all.into_iter().map(|(path, one)| {
+        let files = facts.map(|facts| pki::on_node(facts)).unwrap_or_default();
+        let served = served_by(name, served);
+        let in_no_file = served
+            .iter()
+            .filter(|(_, one)| !files.values().any(|file| file.is(one)));
+        let in_no_file: Vec<_> = in_no_file
+            .map(|(port, one)| CertificateStatus {
+                served_on: vec![*port],
+                ..status(one, Some(name), false)
+            })
+            .collect();
+        let all = files.into_iter().map(|(path, one)| {
+            let ports = served.iter().filter(|(_, it)| it.is(&one));
+            let served_on = ports.map(|(port, _)| *port).collect();
             let differs = desired.is_some_and(|want| is_replaced(want, actual, name, path));
             let given = format!("{name}/{}", one.name);
             let theirs = path == path::EXTERNAL_ETCD_CERTIFICATE;
             let ours = !theirs && !saved.given.leaves.contains(&given);
-            status(&one, Some(name), differs || ours && one.ends_soon(now))
+            CertificateStatus {
+                served_on,
+                ..status(&one, Some(name), differs || ours && one.ends_soon(now))
+            }
         });
         let used = facts.map(|facts| pki::in_use(facts, &saved.cluster_id));
         let used = used.unwrap_or_default().into_iter().filter_map(|one| {
@@ -138,11 +204,24 @@ pub fn certificates(
                 subject: one.record.subject,
                 subject_alternative_names: one.record.names,
                 renewed_by_next_up: true,
+                served_on: Vec::new(),
             })
         });
-        all.chain(used).collect::<Vec<_>>()
+        all.chain(used).chain(in_no_file).collect::<Vec<_>>()
     });
     authorities.chain(administrator).chain(on_nodes).collect()
+}
+
+/// What a node serves, by port.
+fn served_by(node: &NodeName, served: &Served) -> BTreeMap<u16, Certificate> {
+    let of_node = served.iter().filter(|((name, _), _)| name == node);
+    of_node
+        .filter_map(|((_, port), der)| {
+            let by = component_on(*port)?;
+            let name = format!("served by {by}, in no file");
+            Some((*port, Certificate::of_der(&name, der.as_ref().ok()?)?))
+        })
+        .collect()
 }
 
 /// Another content is wanted in a file of a node.

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 pub use self::{
     addons::{AddonState, AddonStatus},
-    certificates::{Authority, CertificateEnd, CertificateStatus, certificates},
+    certificates::{Authority, CertificateEnd, CertificateStatus, Served, certificates, serving},
     conditions::conditions,
     differences::{Difference, Differences, HeldBack, Place, PlannedStep, Refusal, Remark},
     etcd::{EtcdStatus, ExternalEtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},

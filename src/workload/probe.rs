@@ -1,6 +1,6 @@
 //! Asks one component on a node whether it is healthy.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -8,22 +8,12 @@ use http::Request;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use rustls::{
-    DigitallySignedStruct, Error as TlsError, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
 use tokio::sync::Mutex;
-use tokio_rustls::TlsConnector;
 
 use super::connect::SERVER_NAME;
 use crate::{
     error::with_causes,
-    host::{
-        Stream,
-        https::{self, BadIdentity},
-    },
+    host::{Stream, any_server, https},
     model::{ClientIdentity, Component},
 };
 
@@ -136,7 +126,7 @@ impl<'e> Probe<'e> {
                 None
             }
             Component::ApiServer | Component::NginxProxy => Some(https::tls(self.engine)),
-            Component::ControllerManager | Component::Scheduler => Some(unverified()),
+            Component::ControllerManager | Component::Scheduler => Some(any_server::tls()),
         };
         let stream: Box<dyn Stream> = match tls {
             None => stream,
@@ -201,64 +191,5 @@ fn explain(status: http::StatusCode, body: &[u8]) -> String {
         format!("HTTP {}", status.as_u16())
     } else {
         format!("HTTP {}: {said}", status.as_u16())
-    }
-}
-
-fn unverified() -> Result<TlsConnector, BadIdentity> {
-    let config = https::builder()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Loopback(
-            rustls::crypto::ring::default_provider(),
-        )))
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-/// Takes any certificate, for self-signed ones on a node's own loopback address.
-#[derive(Debug)]
-struct Loopback(CryptoProvider);
-
-impl ServerCertVerifier for Loopback {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, TlsError> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -8,8 +8,9 @@ use rke_operator::{
     etcd::{Alarm, AlarmKind, Member, MemberId, Quorum},
     facts::{ApiHealth, ContainerState, HostView},
     model::{NodeName, path},
-    status::{Health, Status, certificates},
+    status::{Health, Served, Status, certificates, serving},
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;
 
 use crate::{
@@ -309,13 +310,63 @@ fn what_does_not_run_is_a_problem_while_its_node_is_still_ready() {
     });
 }
 
+/// What a port serves is told by the certificate itself: that of its file, that of another file, or that of none, as where
+/// the file was made anew and the component was not started again.
+#[test]
+fn certificates_that_are_served_are_compared_with_the_files() {
+    block_on(async {
+        let runner = made(&of(&[]), 1).await;
+        let seen = seen(&runner, &of(&[])).await;
+        let ports: Vec<u16> = serving(&seen.actual)
+            .iter()
+            .map(|(_, port)| *port)
+            .collect();
+        assert_eq!(ports, [2379, 2380, 6443, 10250]);
+        let facts = seen.actual.up(&"n1".into()).unwrap();
+        let der = |path: &str| {
+            let pem = &facts.files.as_ref().unwrap()[path].content;
+            let pem = CertificateDer::from_pem_slice(pem.expose()).unwrap();
+            Ok(pem.to_vec())
+        };
+        let former = rcgen::generate_simple_self_signed(["former.example".to_owned()]).unwrap();
+        let served: Served = [
+            (6443, der("/etc/kubernetes/ssl/kube-apiserver.pem")),
+            (10250, Ok(former.cert.der().to_vec())),
+            (2379, Err("no TLS handshake within 10 s".to_owned())),
+        ]
+        .map(|(port, answer)| (("n1".into(), port), answer))
+        .into();
+        let all = certificates(&seen.actual, seen.desired.as_ref(), &served, seen.now);
+        let on: Vec<_> = all.iter().filter(|one| !one.served_on.is_empty()).collect();
+        let named: Vec<_> = on
+            .iter()
+            .map(|one| (&*one.end.name, &*one.served_on))
+            .collect();
+        assert_eq!(
+            named,
+            [
+                ("kube-apiserver", &[6443][..]),
+                ("served by kubelet, in no file", &[10250]),
+            ]
+        );
+        assert_eq!(on[1].subject_alternative_names, ["former.example"]);
+        let shown = render_certificates(&all, NARROW);
+        assert!(shown.contains("served on port 6443"), "{shown}");
+    });
+}
+
 /// The names of certificates are known without the config; those on nodes only from the nodes.
 #[test]
 fn certificates_are_listed_and_those_that_the_next_up_makes_anew_are_marked() {
     block_on(async {
         let runner = made(&of(&[]), 1).await;
         let seen = seen(&runner, &of(&[])).await;
-        let fresh = certificates(&seen.actual, seen.desired.as_ref(), seen.now);
+        let fresh = certificates(
+            &seen.actual,
+            seen.desired.as_ref(),
+            &Served::new(),
+            seen.now,
+        );
         assert!(
             fresh.iter().all(|one| !one.renewed_by_next_up),
             "{fresh:#?}"
@@ -327,7 +378,7 @@ fn certificates_are_listed_and_those_that_the_next_up_makes_anew_are_marked() {
             .now
             .checked_add(SignedDuration::from_hours(24 * 280))
             .unwrap();
-        for one in certificates(&seen.actual, None, late) {
+        for one in certificates(&seen.actual, None, &Served::new(), late) {
             let is_authority = one.end.days_left > 3_000;
             assert_eq!(one.renewed_by_next_up, !is_authority, "{one:?}");
         }
@@ -340,13 +391,13 @@ fn certificates_are_listed_and_those_that_the_next_up_makes_anew_are_marked() {
         let files = facts.files.as_mut().unwrap();
         let client = files["/etc/kubernetes/ssl/kube-apiserver.pem"].clone();
         files.insert(path::EXTERNAL_ETCD_CERTIFICATE.to_owned(), client);
-        let late = certificates(&external, None, late);
+        let late = certificates(&external, None, &Served::new(), late);
         let client = late.iter().find(|one| one.end.name == "kube-etcd-client");
         assert!(!client.unwrap().renewed_by_next_up, "{client:?}");
         // No node answers: what is kept here is known all the same.
         let mut alone = seen.actual.clone();
         alone.hosts.clear();
-        let kept = certificates(&alone, None, seen.now);
+        let kept = certificates(&alone, None, &Served::new(), seen.now);
         let names: Vec<&str> = kept.iter().map(|one| one.end.name.as_str()).collect();
         assert_eq!(
             names,

@@ -480,6 +480,11 @@ fn certificate(one: &CertificateStatus, page: Page) -> Vec<String> {
         paragraph("      ", &format!("{not_after}, {left}{renewed}"), page),
         paragraph("      ", &one.subject, page),
     ];
+    if !one.served_on.is_empty() {
+        let ports: Vec<String> = one.served_on.iter().map(u16::to_string).collect();
+        let text = format!("served on port {}", ports.join(", "));
+        lines.push(paragraph("      ", &text, page));
+    }
     if !one.subject_alternative_names.is_empty() {
         let names = one.subject_alternative_names.join(", ");
         lines.push(paragraph("      for ", &names, page));

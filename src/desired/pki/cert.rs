@@ -597,7 +597,7 @@ pub(super) fn common_name(der: &[u8]) -> Option<String> {
     name_of(cert.subject())
 }
 
-fn name_of(name: &X509Name<'_>) -> Option<String> {
+pub(super) fn name_of(name: &X509Name<'_>) -> Option<String> {
     let name = name.iter_common_name().next()?;
     name.as_str().ok().map(str::to_owned)
 }

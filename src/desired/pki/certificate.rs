@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    cert::{San, Validity, der, issuer, sans},
+    cert::{San, Validity, der, name_of, sans},
     kubeconfig,
     reconcile::{CLUSTER_CA, ETCD_CA, FRONT_PROXY_CA, SIGNER_CA},
 };
@@ -37,8 +37,12 @@ pub struct Certificate {
 impl Certificate {
     /// Reads the first certificate of a PEM file.
     fn read(name: &str, pem: &str) -> Option<Self> {
-        let der = der(pem)?;
-        let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+        Self::of_der(name, &der(pem)?)
+    }
+
+    /// One as a server shows it.
+    pub fn of_der(name: &str, der: &[u8]) -> Option<Self> {
+        let (_, cert) = x509_parser::parse_x509_certificate(der).ok()?;
         let validity = Validity::of(&cert)?;
         let sans = sans(&cert).unwrap_or_default();
         Some(Self {
@@ -46,11 +50,16 @@ impl Certificate {
             subject: cert.subject().to_string(),
             sans: sans.iter().map(San::to_string).collect(),
             not_after: validity.until,
-            issuer: issuer(pem).unwrap_or_default(),
-            fingerprint: fingerprint(&der),
+            issuer: name_of(cert.issuer()).unwrap_or_default(),
+            fingerprint: fingerprint(der),
             validity,
             is_authority: cert.is_ca(),
         })
+    }
+
+    /// True for the same certificate.
+    pub fn is(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
     }
 
     /// True when less than a third of its time is left: the next `up` makes it anew, unless it is

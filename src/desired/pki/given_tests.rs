@@ -307,7 +307,7 @@ fn what_a_person_made_is_never_made_anew() {
         let later = SignedDuration::from_hours(24 * days);
         now().checked_add(later).unwrap()
     };
-    let seen = crate::status::certificates(&have, None, days(300));
+    let seen = crate::status::certificates(&have, None, &crate::status::Served::new(), days(300));
     let ours: Vec<&str> = seen
         .iter()
         .filter(|one| one.renewed_by_next_up)

@@ -111,6 +111,13 @@ impl RemoteSession for FleetSession {
         self.session.defragment(nodes, engine, told)
     }
 
+    fn served<'a>(
+        &'a self,
+        ports: &'a [(NodeName, u16)],
+    ) -> BoxFuture<'a, Vec<Result<Vec<u8>, String>>> {
+        self.session.served(ports)
+    }
+
     fn heard(&self) -> Option<Instant> {
         self.session.heard()
     }
