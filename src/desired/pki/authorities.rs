@@ -214,13 +214,22 @@ pub(super) fn refuse_ended(state: &ClusterState, now: Timestamp) -> Result<(), A
     ended.map_or(Ok(()), Err)
 }
 
-/// True for the name of one that was replaced, and that nothing trusts any more.
-pub(super) fn is_former(issuer: &str, state: &ClusterState) -> bool {
-    let read = |(_, authority): (Named, &Authority)| blocks(&authority.bundle());
-    let trusted = authorities(state).flat_map(read);
-    let mut names = trusted.filter_map(|der| common_name(&der));
-    let is_ours = |named: Named| named.generation(issuer).is_some();
-    [CLUSTER, ETCD, FRONT_PROXY].into_iter().any(is_ours) && !names.any(|name| name == issuer)
+/// The names of the authorities that are trusted.
+pub(super) struct Trusted(BTreeSet<String>);
+
+impl Trusted {
+    pub(super) fn by(state: &ClusterState) -> Self {
+        let read = |(_, authority): (Named, &Authority)| blocks(&authority.bundle());
+        let all = authorities(state).flat_map(read);
+        Self(all.filter_map(|der| common_name(&der)).collect())
+    }
+
+    /// True for the name of one that was replaced, and that nothing trusts any more.
+    pub(super) fn is_former(&self, issuer: &str) -> bool {
+        let is_ours = |named: Named| named.generation(issuer).is_some();
+        let mut all = [CLUSTER, ETCD, FRONT_PROXY].into_iter();
+        all.any(is_ours) && !self.0.contains(issuer)
+    }
 }
 
 /// True between the first phase and the second.

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, RotationStage, Seed,
-    authorities::{is_former, refuse_ended},
+    authorities::{Trusted, refuse_ended},
     cert::{Authority, LeafSpec, Pair, ends, first, issuer},
     cert_kind::{Signer, client},
     certificate,
@@ -71,13 +71,14 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
     notes.extend(note.map(str::to_owned));
     let (said, handover) = ctx.rotates_authorities(&known, &saved, intent, have)?;
     notes.extend(said);
-    let authorities = Authorities::read(&saved)?;
+    let (authorities, trusted) = (Authorities::read(&saved)?, Trusted::by(&saved));
     let mut settling = Settling {
         intent,
         have,
         ctx,
         authorities: &authorities,
         saved: &saved,
+        trusted: &trusted,
         given: given.as_ref(),
         certificates: Certificates {
             earliest: have.saved.as_deref().and_then(authorities_end),
@@ -93,7 +94,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         settling.certificates.sees(at, what.to_owned());
     }
     let kubeconfig = settling.administrator()?;
-    settling.certificates.sees_what_runs(have, &saved, ctx.now);
+    settling.sees_what_runs();
     let Settling {
         certificates,
         notes: said,
@@ -403,6 +404,7 @@ struct Settling<'a> {
     ctx: &'a PkiContext<'a>,
     authorities: &'a Authorities,
     saved: &'a ClusterState,
+    trusted: &'a Trusted,
     given: Option<&'a Given>,
     certificates: Certificates,
     /// What a person has to renew.
@@ -497,6 +499,29 @@ impl Settling<'_> {
         }
     }
 
+    /// Those with which components run on although their files are new: a renewal that was cut off goes on.
+    fn sees_what_runs(&mut self) {
+        let now = self.ctx.now;
+        for (name, view) in &self.have.hosts {
+            let HostView::Reachable(facts) = view else {
+                continue;
+            };
+            for used in in_use(facts, &self.saved.cluster_id) {
+                let Some(ends) = used.not_after() else {
+                    continue;
+                };
+                let signer = used.record.issuer.as_deref();
+                let is_former = signer.is_some_and(|signer| self.trusted.is_former(signer));
+                let ends = if is_former { ends.min(now) } else { ends };
+                let (path, component) = (used.path, used.component);
+                let what = format!("`{path}` with which `{component}` of node `{name}` runs");
+                self.certificates.sees(ends, what);
+                let key = path.replace(".pem", "-key.pem");
+                self.certificates.renews(name, [path, key], ends, now);
+            }
+        }
+    }
+
     /// The pair that a node has, when it says what it must and does not end soon; else a new one.
     fn reuse_or_issue(&mut self, leaf: &Leaf<'_>) -> Result<Pair, PkiError> {
         let Leaf { name, node, kind } = *leaf;
@@ -508,7 +533,7 @@ impl Settling<'_> {
         let both = [path(""), path("-key")];
         let there = on_node(have, name, &stem);
         let signer = there.as_ref().and_then(|pair| issuer(&pair.cert));
-        if signer.is_some_and(|signer| is_former(&signer, self.saved)) {
+        if signer.is_some_and(|signer| self.trusted.is_former(&signer)) {
             // Nothing trusts it, however long it is valid.
             self.certificates.renews(name, both, ctx.now, ctx.now);
         } else if let Some(pair) = there
@@ -619,28 +644,6 @@ impl Certificates {
             ended.extend(paths.iter().cloned());
         }
         self.renewed.entry(name.clone()).or_default().extend(paths);
-    }
-
-    /// Those with which components run on although their files are new: a renewal that was cut off goes on.
-    fn sees_what_runs(&mut self, have: &Actual, saved: &ClusterState, now: Timestamp) {
-        for (name, view) in &have.hosts {
-            let HostView::Reachable(facts) = view else {
-                continue;
-            };
-            for used in in_use(facts, &saved.cluster_id) {
-                let Some(ends) = used.not_after() else {
-                    continue;
-                };
-                let signer = used.record.issuer.as_deref();
-                let is_trusted = !signer.is_some_and(|signer| is_former(signer, saved));
-                let ends = if is_trusted { ends } else { ends.min(now) };
-                let (path, component) = (used.path, used.component);
-                let what = format!("`{path}` with which `{component}` of node `{name}` runs");
-                self.sees(ends, what);
-                let key = path.replace(".pem", "-key.pem");
-                self.renews(name, [path, key], ends, now);
-            }
-        }
     }
 
     /// One that ends then.
