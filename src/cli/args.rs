@@ -688,6 +688,71 @@ pub enum Node {
     /// Reboot nodes one after the other: cordon, drain where `upgrade_strategy` drains, reboot, wait until the node is Ready,
     /// uncordon; stops at the first node that does not come back (where it was cut off, the same command continues)
     Reboot(NodeReboot),
+    /// Cordon nodes and evict their pods, one node after the other, by the rules of `upgrade_strategy`; they take no new pod
+    /// until `node uncordon`, and `up` leaves them so
+    Drain(NodeDrain),
+    /// Let new pods onto nodes again, also where a person has cordoned them
+    Uncordon(NodeUncordon),
+    /// Take a node out of the cluster and clean it, as if the config did not name it: drained, no member of etcd, no Node;
+    /// `--rejoin`: then join it again as a new one
+    Reset(NodeReset),
+}
+
+/// `node drain`.
+#[derive(Args, Debug)]
+pub struct NodeDrain {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// The nodes, in this order
+    #[arg(required = true, value_name = "NODE")]
+    pub nodes: Vec<NodeName>,
+    /// Also delete pods that nothing starts again
+    #[arg(long)]
+    pub force: bool,
+    /// Also evict pods that lose what they keep in an emptyDir
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+}
+
+/// `node uncordon`.
+#[derive(Args, Debug)]
+pub struct NodeUncordon {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// The nodes
+    #[arg(required = true, value_name = "NODE")]
+    pub nodes: Vec<NodeName>,
+}
+
+/// `node reset`.
+#[derive(Args, Debug)]
+pub struct NodeReset {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// The node
+    #[arg(value_name = "NODE")]
+    pub node: NodeName,
+    /// Join it again when it is clean
+    #[arg(long)]
+    pub rejoin: bool,
+    /// Skip confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Progress for people, or one JSON object a line
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
 }
 
 /// `node reboot`.

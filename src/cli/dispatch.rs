@@ -101,6 +101,11 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Node(Node::Reboot(args)) => {
             ended(args.output, Box::pin(node::reboot(args, session)).await)
         }
+        Command::Node(Node::Drain(args)) => Box::pin(node::drain(args, session)).await,
+        Command::Node(Node::Uncordon(args)) => Box::pin(node::uncordon(args, session)).await,
+        Command::Node(Node::Reset(args)) => {
+            ended(args.output, Box::pin(node::reset(args, session)).await)
+        }
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
         Command::Init(args) => Box::pin(init::init(args, session)).await,

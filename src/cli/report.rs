@@ -212,6 +212,14 @@ pub enum Failure {
     /// A bucket that cannot be meant.
     #[error("{0}")]
     BadBucket(String),
+    /// A node that cannot be reset.
+    #[error("node `{node}` cannot be reset: {why}")]
+    NotReset {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        why: String,
+    },
     /// There is nothing to take back.
     #[error("no restore of this cluster was cut off: there is nothing to take back")]
     NoRestore,
@@ -359,6 +367,7 @@ impl Explain for Failure {
             | Self::SignedElsewhere
             | Self::Survivors { .. }
             | Self::NoRestore
+            | Self::NotReset { .. }
             | Self::RkeState { .. }
             | Self::Owned { .. }
             | Self::Exists { .. }
@@ -456,6 +465,7 @@ impl Explain for Failure {
             | Self::KnownHosts { .. }
             | Self::OwnProgram { .. }
             | Self::Declined { .. }
+            | Self::NotReset { .. }
             | Self::NotWritten
             | Self::UnknownKey { .. }
             | Self::Catalogue { .. }

@@ -315,10 +315,52 @@ impl Intent {
         self.services.snapshots.as_ref().zip(self.agent.as_ref())
     }
 
+    /// The same without that node; the error is a role that no other node has, and that a cluster cannot do without.
+    pub fn without(&self, node: &NodeName) -> Result<Self, Role> {
+        let mut rest = self.clone();
+        rest.nodes.remove(node);
+        let needed = [Role::ControlPlane, Role::Etcd];
+        let lacks = |role: &Role| {
+            let outside = *role == Role::Etcd && self.etcd.external().is_some();
+            !outside && rest.with_role(*role).next().is_none()
+        };
+        needed.into_iter().find(lacks).map_or(Ok(rest), Err)
+    }
+
     /// The nodes that carry a role, by name.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = (&NodeName, &NodeIntent)> {
         self.nodes
             .iter()
             .filter(move |(_, node)| node.roles.contains(&role))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::fixture::intent_of;
+
+    #[test]
+    fn a_cluster_does_without_a_node_unless_it_is_the_only_one_of_its_role() {
+        let (central, worker) = ([Role::ControlPlane], [Role::Worker]);
+        let intent = intent_of(&[
+            ("n1", "10.0.0.1", &[Role::ControlPlane, Role::Etcd]),
+            ("n2", "10.0.0.2", &central),
+            ("n3", "10.0.0.3", &worker),
+        ]);
+        let without = |intent: &Intent, node: &str| {
+            let rest = intent.without(&node.into());
+            rest.map(|rest| {
+                rest.nodes
+                    .into_keys()
+                    .map(|name| name.0)
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(without(&intent, "n1"), Err(Role::Etcd));
+        assert_eq!(without(&intent, "n2").unwrap(), ["n1", "n3"]);
+        assert_eq!(without(&intent, "n3").unwrap(), ["n1", "n2"]);
+        let fewer = intent.without(&"n2".into()).unwrap();
+        assert_eq!(without(&fewer, "n1"), Err(Role::ControlPlane));
     }
 }

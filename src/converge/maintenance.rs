@@ -1,22 +1,23 @@
-//! What is done to etcd and its snapshots at once, without a plan: nothing that the config asks for is changed by it.
+//! What is done to etcd, its snapshots and nodes at once, without a plan: nothing that the config asks for is changed by it.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{Goal, Purpose, RestoreError, targets};
+use super::{Goal, Purpose, Reached, RestoreError, reach, targets};
 use crate::{
-    apply::remote::RemoteSession,
+    apply::{limit::drain_patience, remote::RemoteSession, step::StepError},
     config::Intent,
     desired::pki::{self, PkiError, Seed},
     environment::Environment,
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Obstacle},
     etcd::{
         defrag::{DefragError, Defragmented, Shrunk},
         snapshot::SnapshotName,
     },
     facts::Unreachable,
-    model::{NodeName, Role},
+    model::{DrainRules, NodeName, Role},
     snapshots::{Answer, Doing},
     state::ClusterState,
+    workload::{self, Waiting, WorkloadError},
 };
 
 /// Why it is not done.
@@ -36,13 +37,24 @@ pub enum MaintenanceError {
     /// A member.
     #[error(transparent)]
     Defrag(#[from] DefragError),
+    /// A node that the cluster does not have.
+    #[error("the cluster has no node `{0}`")]
+    NoNode(NodeName),
+    /// No API server was reached.
+    #[error("{}", .0.why)]
+    Api(Unreachable),
+    /// A Node or its pods.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
 }
 
 impl Explain for MaintenanceError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Etcd(error) => error.class(),
-            Self::NoRecurring => ErrorClass::User,
+            Self::NoRecurring | Self::NoNode(_) => ErrorClass::User,
+            Self::Api(down) => down.class,
+            Self::Workload(error) => error.class(),
             Self::Pki(error) => error.class(),
             Self::Defrag(error) => error.class(),
         }
@@ -58,7 +70,29 @@ impl Explain for MaintenanceError {
             ],
             Self::Pki(error) => error.hints(),
             Self::Defrag(error) => error.hints(),
+            Self::NoNode(_) => vec!["`rke-operator status` lists the nodes".into()],
+            Self::Api(down) => down.hints.iter().cloned().map(Cow::Owned).collect(),
+            Self::Workload(error) => error.hints(),
         }
+    }
+}
+
+impl From<StepError> for MaintenanceError {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::Failed(error) => Self::Api(Unreachable::of(&*error)),
+            StepError::Guard(why) => Self::Api(unreached(why)),
+            StepError::Stopped => Self::Api(unreached("it was stopped".to_owned())),
+        }
+    }
+}
+
+fn unreached(why: String) -> Unreachable {
+    Unreachable {
+        class: ErrorClass::Host,
+        why,
+        hints: Vec::new(),
+        obstacle: Obstacle::Other,
     }
 }
 
@@ -138,4 +172,51 @@ pub async fn named_snapshot(
         return Err(RestoreError::NoSuchSnapshot { found }.into());
     }
     Ok(answers)
+}
+
+/// Nodes of the cluster, and its API. Each is looked for before anything is done.
+async fn nodes(
+    named: &[NodeName],
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<Reached, MaintenanceError> {
+    let unknown = named
+        .iter()
+        .find(|node| !saved.inventory.contains_key(*node));
+    if let Some(node) = unknown {
+        return Err(MaintenanceError::NoNode(node.clone()));
+    }
+    Ok(Box::pin(reach(saved, environment)).await?)
+}
+
+/// Evicts the pods of these nodes, one node after the other. They stay cordoned until [`uncordon`]: a run leaves them so. A
+/// node that cannot be emptied takes pods again, and those after it are left as they are.
+pub async fn drain(
+    named: &[NodeName],
+    rules: DrainRules,
+    saved: &ClusterState,
+    environment: &Environment,
+    waiting: Waiting<'_>,
+) -> Result<(), MaintenanceError> {
+    let api = nodes(named, saved, environment).await?;
+    let patience = drain_patience(Some(&rules));
+    for node in named {
+        let drained = workload::drain(&api.client, node, Some(&rules), patience, waiting);
+        Box::pin(drained).await?;
+        workload::keep_cordoned(&api.client, node).await?;
+    }
+    Ok(())
+}
+
+/// Lets new pods onto these nodes again.
+pub async fn uncordon(
+    named: &[NodeName],
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<(), MaintenanceError> {
+    let api = nodes(named, saved, environment).await?;
+    for node in named {
+        workload::let_pods_in(&api.client, node).await?;
+    }
+    Ok(())
 }

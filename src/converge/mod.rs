@@ -49,7 +49,7 @@ pub use error::{Error, StepFailure};
 use kept::Kept;
 pub use look::{Iteration, inspect, inspect_served};
 use look::{SoFar, look};
-pub use maintenance::{Answers, MaintenanceError, defragment, named_snapshot};
+pub use maintenance::{Answers, MaintenanceError, defragment, drain, named_snapshot, uncordon};
 pub use purpose::{
     AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
 };

@@ -59,7 +59,7 @@ pub(crate) fn intent() -> Intent {
     intent_of(&[("n1", "10.0.0.2", &all)])
 }
 
-pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
+pub(crate) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
     let extras = ServiceExtras::default;
     Intent {
         cluster_name: "local".to_owned(),

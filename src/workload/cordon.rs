@@ -43,6 +43,33 @@ pub async fn uncordon(client: &Client, node: &NodeName) -> Result<(), WorkloadEr
     .await
 }
 
+/// Keeps new pods off a node until a person lets them in again: no run of rke-operator takes this cordon back.
+pub async fn keep_cordoned(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
+    change(client, node, "cordon", |fact| {
+        let is_kept = fact.unschedulable && !fact.is_cordoned_by_us();
+        (!is_kept).then(|| {
+            json!({
+                "metadata": {"annotations": {label::CORDONED: null}},
+                "spec": {"unschedulable": true},
+            })
+        })
+    })
+    .await
+}
+
+/// Lets new pods onto a node, also where a person has cordoned it.
+pub async fn let_pods_in(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
+    change(client, node, "uncordon", |fact| {
+        fact.unschedulable.then(|| {
+            json!({
+                "metadata": {"annotations": {label::CORDONED: null}},
+                "spec": {"unschedulable": null},
+            })
+        })
+    })
+    .await
+}
+
 /// Records on a node that it is to be rebooted.
 pub async fn begin_reboot(
     client: &Client,

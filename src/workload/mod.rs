@@ -46,7 +46,7 @@ pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_
 pub use connect::{Apis, connect};
 pub(crate) use copy::STATE_COPY;
 pub use copy::save_state_copy;
-pub use cordon::{begin_reboot, cordon, finish_reboot, uncordon};
+pub use cordon::{begin_reboot, cordon, finish_reboot, keep_cordoned, let_pods_in, uncordon};
 pub use crash::{CrashLoop, Crashes, crash_on_node};
 pub use drain::{delete_node, drain};
 pub use error::WorkloadError;

@@ -1281,6 +1281,18 @@ async fn a_cordon_bears_our_mark_and_only_such_a_one_is_taken_back() {
     assert_eq!(live["spec"]["unschedulable"], Value::Null);
     assert_eq!(live["metadata"]["annotations"], json!({}));
 
+    // One that was made to stay is a person's, also where it was ours before.
+    for before in [cordon(&client, &name).await, Ok(())] {
+        before.unwrap();
+        keep_cordoned(&client, &name).await.unwrap();
+        uncordon(&client, &name).await.unwrap();
+        let live = api.get(NODE).unwrap();
+        assert_eq!(live["spec"]["unschedulable"], true);
+        assert_eq!(live["metadata"]["annotations"], json!({}));
+        let_pods_in(&client, &name).await.unwrap();
+        assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], Value::Null);
+    }
+
     // A person's.
     let mut theirs = node("True");
     theirs["spec"]["unschedulable"] = json!(true);

@@ -1,6 +1,9 @@
 //! A cluster of certificates that a company signed, whose key nobody here has: it is made, used, left alone and removed.
 
+use std::collections::BTreeMap;
+
 use lab::Profile;
+use serde_json::Value;
 
 use crate::{cli_certs::Authority, real::Site};
 
@@ -28,6 +31,35 @@ fn a_cluster_lives_by_certificates_that_a_company_signed() {
             issuer(port)
         );
     }
+    // What is served is told next to the files, also where a file was made anew and the component was not started again.
+    let served = || {
+        let said = site.run(&["cert", "info", "--served", "-o", "json"]).well();
+        let all: Vec<Value> = serde_json::from_str(&said.stdout).expect("JSON");
+        let on = |one: &Value| {
+            let ports = one["servedOn"].as_array().cloned().unwrap_or_default();
+            let name = one["name"].as_str().expect("a name").to_owned();
+            ports
+                .into_iter()
+                .map(move |port| (port.as_u64(), name.clone()))
+        };
+        all.iter().flat_map(on).collect::<BTreeMap<_, _>>()
+    };
+    let by_port = served();
+    let ports: Vec<_> = by_port.keys().copied().flatten().collect();
+    assert_eq!(ports, [2379, 2380, 6443, 10250]);
+    assert!(
+        !by_port.values().any(|name| name.contains("in no file")),
+        "{by_port:?}"
+    );
+    let file = format!("/etc/kubernetes/ssl/{}.pem", by_port[&Some(10250)]);
+    let exchanged =
+        format!("cp {file} /root/kept.pem; cat /etc/kubernetes/ssl/kube-proxy.pem > {file}");
+    site.node().sh(&exchanged).expect("another certificate");
+    assert_eq!(served()[&Some(10250)], "served by kubelet, in no file");
+    let back = format!("cat /root/kept.pem > {file}; rm /root/kept.pem");
+    site.node().sh(&back).expect("the certificate");
+    assert_eq!(served(), by_port);
+
     // kube-apiserver is let in by kubelet, and what it says is believed.
     let component = "k8s-app=kube-dns";
     let logs = ["logs", "-n", "kube-system", "-l", component, "--tail=1"];

@@ -94,6 +94,7 @@ mod lab_ha_operations;
 mod lab_ha_operator;
 mod lab_ha_reboot;
 mod lab_ha_renewal;
+mod lab_ha_reset;
 mod lab_ha_restore;
 mod lab_ha_rounds;
 mod lab_ha_status;
