@@ -436,6 +436,7 @@ async fn read<'i>(
     wanted.bound_to.clone_from(&environment.lose);
     wanted.tokens = environment.service_account_key == Some(RotationStage::Complete);
     wanted.authorities = environment.authorities.is_some();
+    wanted.since = replaced(environment, loaded.as_ref());
     wanted.identity = matches!(purpose, AnyPurpose::Removal(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
@@ -455,6 +456,16 @@ async fn read<'i>(
         reader,
         actual,
     })
+}
+
+/// The revision of the snapshot that is about to replace etcd's data, as long as it has not.
+fn replaced(environment: &Environment, saved: Option<&ClusterState>) -> Option<u64> {
+    let Some(RestoreRequest::Begin(restore)) = &environment.restore else {
+        return None;
+    };
+    let begun = saved.map_or(0, ClusterState::restores);
+    let from = restore.from.as_ref()?;
+    (begun < restore.number).then_some(from.revision)
 }
 
 /// What must be, and what is done about it.

@@ -3,7 +3,7 @@
 //! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
 //! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
 //! the operations on members, each harmless to repeat; [`defrag`] gives their unused space back;
-//! [`snapshot`] saves what one has; `backup` is what the program next to a member asks of it;
+//! [`snapshot`] saves what one has, and [`Since`] counts what is newer; `backup` is what the program next to a member asks of it;
 //! [`external`] looks at an etcd outside of the cluster.
 //!
 //! May touch: a member's client port. Must not: decide which member comes or goes.
@@ -18,6 +18,7 @@ mod external_view;
 mod grpc;
 mod read;
 pub(crate) mod room;
+mod since;
 pub mod snapshot;
 pub mod view;
 mod wire;
@@ -33,6 +34,7 @@ pub use error::EtcdError;
 pub use external_view::{ExternalFault, ExternalView};
 pub(crate) use read::read_and_tell;
 pub use read::{Asked, read};
+pub use since::Since;
 pub use view::{
     Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, combine,
     initial_cluster, member_name,

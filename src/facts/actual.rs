@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{ClusterFacts, HostFacts};
 use crate::{
     error::{ErrorClass, Explain, Obstacle, with_causes},
-    etcd::{EtcdView, Quorum},
+    etcd::{EtcdView, Quorum, Since},
     model::{ClusterId, ImageVersion, NodeName, Role, Secret},
     state::{ClusterState, Membership},
 };
@@ -22,6 +22,8 @@ pub struct Actual {
     pub hosts: BTreeMap<NodeName, HostView>,
     /// etcd, as its members tell.
     pub etcd: EtcdView,
+    /// What etcd holds that was made since a revision, where that was to be counted and could be.
+    pub since: Option<Since>,
     /// The API server of each control plane that was asked.
     pub apis: BTreeMap<NodeName, ApiHealth>,
     /// The release of each API server that told it.

@@ -46,6 +46,8 @@ pub struct WantedObjects {
     pub release: Option<ImageVersion>,
     /// What has more pods where nodes have many cores.
     pub scaled: Option<Scaled>,
+    /// The revision of etcd since which it is counted what was made.
+    pub since: Option<u64>,
     /// The etcd outside of the cluster that is looked at, where there is one.
     pub etcd: Option<EtcdLook>,
     /// The ports of others that nodes try, because one of the two is new.

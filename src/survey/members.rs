@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::{
     error::with_causes,
-    etcd::{self, Asked, EtcdView, ExternalView},
+    etcd::{self, Asked, EtcdView, ExternalView, Quorum, Since},
     facts::{HostFacts, HostView},
     host::pool::Hosts,
     model::{ClientIdentity, Component, EtcdLook, NodeName, Role, label},
@@ -142,6 +142,21 @@ async fn ask(
         answered,
         unreached,
     }
+}
+
+/// What was made since that revision. Where no member serves, or none answers, it is not known.
+pub(super) async fn since(
+    hosts: &Hosts,
+    etcd: &EtcdView,
+    engine: &ClientIdentity,
+    revision: u64,
+) -> Option<Since> {
+    let Quorum::Serving { leader } = etcd.quorum else {
+        return None;
+    };
+    let (node, _) = etcd.members.get(&leader)?.status.as_ref()?;
+    let member = etcd::Client::through(hosts, node, engine).ok()?;
+    Since::ask(&member, revision).await.ok()
 }
 
 /// What the containers say that members do not.

@@ -109,9 +109,16 @@ pub async fn read(
         Box::pin(members::judged(asked, hosts, saved, &engine.etcd, &views)).await
     };
     let (planes, etcd) = tokio::join!(planes, etcd);
+    let since = match (wanted.since, known) {
+        (Some(revision), Some((_, engine))) => {
+            Box::pin(members::since(hosts, &etcd, &engine.etcd, revision)).await
+        }
+        (_, _) => None,
+    };
     Actual {
         hosts: views,
         etcd,
+        since,
         apis: planes.apis,
         versions: planes.versions,
         cluster: planes.cluster,

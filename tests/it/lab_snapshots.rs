@@ -156,6 +156,8 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: default}}",
     );
     let restore = ["etcd", "snapshot-restore", "--name", &newest, "--yes"];
+    let asked = site.run_static(&restore[..4]);
+    assert!(asked.stderr.contains("configmaps: 1"), "{asked:?}");
     site.run_static(&restore).well();
     let names = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
     assert!(

@@ -106,6 +106,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         .chain([coredns::sometimes()])
         .chain(manifests::kinds(intent));
     WantedObjects {
+        since: None,
         objects: objects.collect(),
         kinds: kinds.collect(),
         identity: false,

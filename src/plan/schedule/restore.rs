@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::{claim, containerd, former, hosts, part::Part, plan, prepare, start, state};
 use crate::{
-    etcd::member_name,
+    etcd::{Since, member_name},
     facts::{Actual, HostFacts},
     model::{Component, ContainerSpec, NodeName},
     plan::{
@@ -69,14 +69,17 @@ pub(in crate::plan) fn restore(diff: &Diff<'_>, have: &Actual, epoch: &EtcdEpoch
         stage.on_failure = OnFailure::EndRun;
     }
     if let Some(first) = first_that_disturbs(&mut plan) {
+        let what = if epoch.from.is_some() {
+            "was made since the snapshot"
+        } else {
+            "only other members had"
+        };
+        let counted = have.since.as_ref().and_then(Since::line);
+        let counted = counted.map(|line| format!(" ({line})"));
         first.disturbs = Some(format!(
-            "replaces all that the cluster's API holds by {}: the API is away meanwhile, and what {} is gone",
+            "replaces all that the cluster's API holds by {}: the API is away meanwhile, and what {what} is gone{}",
             epoch.made_of(),
-            if epoch.from.is_some() {
-                "was made since the snapshot"
-            } else {
-                "only other members had"
-            }
+            counted.unwrap_or_default(),
         ));
     }
     plan
