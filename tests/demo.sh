@@ -188,7 +188,11 @@ for node in $members; do
   fi
 done
 echo 'the nodes are as they were before: containers, volumes, networks, links, routes, mounts, folders'
-snapshots=$(for node in n2 n3 n4; do lab ssh --name "$name" "$node" ls -1 /opt/rke/etcd-snapshots; done)
+# Only root reads the folder; who may use Docker mounts it.
+# shellcheck disable=SC2016 # the node expands it
+list='docker run --rm --network none --volume /opt/rke/etcd-snapshots:/snapshots:ro --entrypoint ls \
+  "$(docker images --quiet rancher/hardened-kubernetes | head -n 1)" -1 /snapshots'
+snapshots=$(for node in n2 n3 n4; do lab ssh --name "$name" "$node" "$list"; done)
 echo "$snapshots"
 for snapshot in "before-$new" before-removal; do
   grep -q "^$snapshot" <<<"$snapshots" || {
