@@ -68,7 +68,8 @@ watch_until() {
       shown=$now
     fi
     if [[ $so == yes ]]; then return 0; fi
-    sleep 0.5
+    # Each look is two programs: more of them slow down what is looked at.
+    sleep 2
   done
   echo "still not so after $seconds s: $what" >&2
   first describe rkec second >&2 || true
