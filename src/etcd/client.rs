@@ -15,7 +15,7 @@ use hyper_util::client::legacy;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    EtcdError, grpc,
+    EtcdError, Since, grpc, since,
     wire::{self, Refusal},
 };
 use crate::{
@@ -124,6 +124,18 @@ impl Client {
         let request = Request::get("/metrics").body(Full::default());
         let body = self.bounded(doing, self.send(doing, request)).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// What was made and changed since a revision.
+    pub(crate) async fn since(&self, revision: u64) -> Result<Since, EtcdError> {
+        let doing = "count what was made since the snapshot";
+        let range = "/v3/kv/range";
+        let made = self
+            .ask(doing, range, &since::Asked::made(revision))
+            .await?;
+        let changed = since::Asked::changed(revision);
+        let changed = self.ask(doing, range, &changed).await?;
+        Ok(Since::of(&made, &changed))
     }
 
     /// Whether there is a key in a range. Asked in gRPC: etcd's gateway does not tell etcd whose certificate it is.

@@ -1,11 +1,9 @@
-//! What etcd holds that was made or changed after a revision: what goes when its data are replaced by a snapshot of then.
+//! What etcd holds that was made or changed after a revision: what goes when its data are replaced by a snapshot of then. Pure.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
-
-use super::{Client, EtcdError};
 
 /// So many keys are counted at most, with names of several hundred bytes in an answer of a megabyte.
 const MOST: usize = 1500;
@@ -35,7 +33,7 @@ pub struct Since {
 }
 
 #[derive(Deserialize)]
-struct Range {
+pub(super) struct Range {
     #[serde(default)]
     kvs: Vec<Key>,
     #[serde(default)]
@@ -48,7 +46,7 @@ struct Key {
 }
 
 #[derive(Serialize)]
-struct Asked {
+pub(super) struct Asked {
     key: String,
     range_end: String,
     keys_only: bool,
@@ -62,23 +60,8 @@ struct Asked {
 }
 
 impl Since {
-    /// As a member tells it.
-    pub(crate) async fn ask(member: &Client, revision: u64) -> Result<Self, EtcdError> {
-        let next = (revision + 1).to_string();
-        let made = Asked {
-            min_create_revision: Some(next.clone()),
-            ..Asked::keys()
-        };
-        let changed = Asked {
-            max_create_revision: Some(revision.to_string()),
-            min_mod_revision: Some(next),
-            ..Asked::keys()
-        };
-        let (made, changed) = (range(member, &made).await?, range(member, &changed).await?);
-        Ok(Self::of(&made, &changed))
-    }
-
-    fn of(made: &Range, changed: &Range) -> Self {
+    /// By the answers to [`Asked::made`] and [`Asked::changed`].
+    pub(super) fn of(made: &Range, changed: &Range) -> Self {
         let mut kinds = BTreeMap::new();
         for kind in made.kinds() {
             *kinds.entry(kind).or_insert(0) += 1;
@@ -112,6 +95,23 @@ impl Since {
 }
 
 impl Asked {
+    /// What was made after that revision.
+    pub(super) fn made(revision: u64) -> Self {
+        Self {
+            min_create_revision: Some((revision + 1).to_string()),
+            ..Self::keys()
+        }
+    }
+
+    /// What was there, and was changed after it.
+    pub(super) fn changed(revision: u64) -> Self {
+        Self {
+            max_create_revision: Some(revision.to_string()),
+            min_mod_revision: Some((revision + 1).to_string()),
+            ..Self::keys()
+        }
+    }
+
     /// All that Kubernetes has.
     fn keys() -> Self {
         Self {
@@ -124,11 +124,6 @@ impl Asked {
             min_mod_revision: None,
         }
     }
-}
-
-async fn range(member: &Client, asked: &Asked) -> Result<Range, EtcdError> {
-    let doing = "count what was made since the snapshot";
-    member.ask(doing, "/v3/kv/range", asked).await
 }
 
 impl Range {

@@ -156,7 +156,7 @@ pub(super) async fn since(
     };
     let (node, _) = etcd.members.get(&leader)?.status.as_ref()?;
     let member = etcd::Client::through(hosts, node, engine).ok()?;
-    Since::ask(&member, revision).await.ok()
+    member.since(revision).await.ok()
 }
 
 /// What the containers say that members do not.

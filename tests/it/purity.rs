@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 47] = [
+const PURE: [&str; 48] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -20,6 +20,7 @@ const PURE: [&str; 47] = [
     "etcd::external_view",
     "etcd::grpc",
     "etcd::room",
+    "etcd::since",
     "etcd::view",
     "etcd::zip",
     "etcd::wire",
@@ -58,7 +59,7 @@ const PURE: [&str; 47] = [
 ];
 
 /// The rooms, each above those that it takes from. Files that stand lower than their room are named.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "model",
     "error",
     "catalog",
@@ -67,6 +68,7 @@ const ORDER: [&str; 28] = [
     "state",
     "etcd::external_view",
     "etcd::view",
+    "etcd::since",
     "etcd::room",
     "facts",
     "host",
