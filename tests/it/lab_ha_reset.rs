@@ -88,7 +88,7 @@ fn a_node_is_reset_and_joins_again_as_a_new_one() {
             spec.node(name, Profile::Plain)
         });
     let site = Site::of(&spec);
-    site.names(&[("n1", ALL), ("n2", CENTRAL), ("n3", WORKER)]);
+    site.names(&[("n1", ALL), ("n2", CENTRAL), ("n3", &["etcd", "worker"])]);
     site.run(&["up", "--yes"]).well();
     let uid = |node: &str| {
         let path = "jsonpath={.metadata.uid}";
@@ -114,7 +114,7 @@ fn a_node_is_reset_and_joins_again_as_a_new_one() {
     assert_eq!(uid("n1"), before[0]);
     assert_ne!(uid("n2"), before[1], "a new Node");
     assert_eq!(uid("n3"), before[2]);
-    assert_eq!(site.members("n1").len(), 2);
+    assert_eq!(site.members("n1").len(), 3);
     assert_eq!(site.ready(), ["n1", "n2", "n3"].map(str::to_owned).into());
     site.has_nothing_to_do();
 
