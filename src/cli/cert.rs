@@ -74,20 +74,15 @@ async fn of_nodes(
     };
     for view in seen.actual.hosts.values() {
         if let HostView::Unreachable(down) = view {
-            warn(session, &down.why);
+            session.screen.warn(&down.why);
         }
     }
     for ((node, port), answer) in &served {
         if let Err(why) = answer {
             let text = format!("{node}: what is served on port {port} was not seen: {why}");
-            warn(session, &text);
+            session.screen.warn(&text);
         }
     }
     let desired = seen.desired.as_ref();
     Ok(certificates(&seen.actual, desired, &served, seen.now))
-}
-
-fn warn(session: &Session, text: &str) {
-    let warning = session.screen.paint().warn("warning:");
-    session.screen.print(&format!("{warning} {text}"));
 }

@@ -33,8 +33,7 @@ pub(super) fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliEr
     let (text, loaded) = read(file, session)?;
     show(file, &text, &loaded.warnings, session);
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
-        let warning = session.screen.paint().warn("warning:");
-        session.screen.print(&format!("{warning} {NO_PROGRAM}\n"));
+        session.screen.warn(&format!("{NO_PROGRAM}\n"));
     }
     Ok(loaded)
 }

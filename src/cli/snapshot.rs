@@ -130,10 +130,7 @@ pub(super) async fn with_etcd(
     saved: &ClusterState,
     environment: &Environment,
 ) -> (Hosts, Vec<NodeName>) {
-    let has_etcd = |node: &NodeName| {
-        let entry = saved.inventory.get(node);
-        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
-    };
+    let has_etcd = |node: &NodeName| saved.has_role(node, Role::Etcd);
     reached(intent, Some(saved), environment, has_etcd).await
 }
 

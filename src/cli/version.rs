@@ -40,9 +40,8 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Cli
         match answer.unwrap_or_else(|_| silence()) {
             Ok(version) => Some(version),
             Err(why) => {
-                let warning = session.screen.paint().warn("warning:");
-                session.screen.print(&format!(
-                    "{warning} the cluster of `{}` does not tell its version: {why}",
+                session.screen.warn(&format!(
+                    "the cluster of `{}` does not tell its version: {why}",
                     file.display()
                 ));
                 None

@@ -34,7 +34,7 @@ use crate::{
     },
     environment::Environment,
     error::{ErrorClass, Obstacle},
-    facts::{Actual, ApiView, ContainerState, HostView, KeptFacts, Unreachable},
+    facts::{Actual, ApiView, HostView, KeptFacts, Unreachable},
     host::pool::{ConnectionTarget, Target, Verified},
     model::{Component, Endpoint, Named, NodeName, Role},
     plan,
@@ -379,13 +379,7 @@ async fn inspected(
 
 /// The nodes on which a program of this cluster takes snapshots.
 fn savers(actual: &Actual) -> BTreeSet<NodeName> {
-    let id = actual.saved.as_ref().map(|saved| &saved.cluster_id);
-    let takes = |name: &&NodeName| {
-        let facts = actual.up(name);
-        let fact = facts.and_then(|facts| facts.container(Component::Snapshots));
-        fact.zip(id)
-            .is_some_and(|(fact, id)| fact.is_of(id) && fact.state == ContainerState::Running)
-    };
+    let takes = |name: &&NodeName| actual.runs(Component::Snapshots, name);
     actual.hosts.keys().filter(takes).cloned().collect()
 }
 

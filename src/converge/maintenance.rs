@@ -114,12 +114,8 @@ pub(super) async fn members(
     if intent.etcd.external().is_some() {
         return Err(RestoreError::ExternalEtcd);
     }
-    let has_etcd = |node: &NodeName| {
-        let entry = saved.inventory.get(node);
-        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
-    };
     let mut targets = targets(Goal::Up(intent).any(), Some(saved), environment).await;
-    targets.retain(|node, _| has_etcd(node));
+    targets.retain(|node, _| saved.has_role(node, Role::Etcd));
     let nodes = targets.keys().cloned().collect();
     let keys = environment.host_keys.clone();
     let mut session = environment.remote.session(keys);

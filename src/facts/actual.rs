@@ -7,11 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterFacts, HostFacts};
+use super::{ClusterFacts, ContainerState, HostFacts};
 use crate::{
     error::{ErrorClass, Explain, Obstacle, with_causes},
     etcd::{EtcdView, Quorum, Since},
-    model::{ClusterId, ImageVersion, NodeName, Role, Secret},
+    model::{ClusterId, Component, ImageVersion, NodeName, Role, Secret},
     state::{ClusterState, Membership},
 };
 
@@ -204,6 +204,14 @@ impl Actual {
             Some(HostView::Reachable(facts)) => Some(facts),
             Some(HostView::Unreachable(_)) | None => None,
         }
+    }
+
+    /// True where the saved cluster's container of that component runs on a node.
+    pub fn runs(&self, component: Component, node: &NodeName) -> bool {
+        let id = self.saved.as_ref().map(|saved| &saved.cluster_id);
+        let fact = self.up(node).and_then(|facts| facts.container(component));
+        fact.zip(id)
+            .is_some_and(|(fact, id)| fact.is_of(id) && fact.state == ContainerState::Running)
     }
 
     /// The cluster id in a host's claim.

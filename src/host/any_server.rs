@@ -23,7 +23,7 @@ use super::{
 /// How long a handshake may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The name that is asked for. Servers with one certificate take any.
+/// The name in the handshake. A server with one certificate serves that for every name.
 const NAME: &str = "localhost";
 
 /// Takes the certificate of any server that has its key, and keeps it.
@@ -51,8 +51,8 @@ fn connector() -> Result<(TlsConnector, Arc<AnyServer>), BadIdentity> {
     Ok((TlsConnector::from(Arc::new(config)), server))
 }
 
-/// The certificate of the server behind that stream, as DER: one handshake, after which nothing is asked. It may fail after
-/// the server has shown its certificate, as with one that wants a certificate from its clients.
+/// The certificate that the server behind that stream serves, as DER. Sends no request after the handshake. The handshake
+/// may fail once the certificate was received, for example because the server requires one of its clients.
 pub async fn certificate(stream: Box<dyn Stream>) -> io::Result<Vec<u8>> {
     let (tls, server) = connector().map_err(io::Error::other)?;
     let shaken = tokio::time::timeout(DEADLINE, https::handshake(&tls, NAME, stream)).await;

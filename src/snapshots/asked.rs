@@ -164,7 +164,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// True where what was asked for is so.
+    /// True when the snapshot is proven, deleted, or not on this node.
     pub fn is_well(&self) -> bool {
         match self {
             Self::Absent | Self::Deleted => true,

@@ -111,9 +111,8 @@ impl Explain for OnceError {
     }
 }
 
-/// The image in which this program takes recurring snapshots of that cluster on a node; `None` where it takes none. The
-/// node has all that a snapshot needs. It may not have the image of the config: not before an upgrade, and not where a
-/// member of etcd stays as it is.
+/// The image of the container that takes recurring snapshots of that cluster on a node; `None` without such a container.
+/// The image of the config may be missing on the node: before an upgrade, and while its member of etcd is not replaced.
 pub async fn recurring_image(host: &Host, id: &ClusterId) -> Option<String> {
     let stream = host.local_port(PORT).await.ok()?;
     report(stream).await.ok()?;

@@ -491,6 +491,12 @@ impl ClusterState {
         epoch.filter(|epoch| !matches!(epoch.reached, Reached::Done | Reached::TakenBack))
     }
 
+    /// True for a node of the inventory with that role.
+    pub fn has_role(&self, node: &NodeName, role: Role) -> bool {
+        let entry = self.inventory.get(node);
+        entry.is_some_and(|entry| entry.roles.contains(&role))
+    }
+
     /// True for a node that was given up.
     pub fn is_lost(&self, node: &NodeName) -> bool {
         let entry = self.inventory.get(node);

@@ -10,7 +10,7 @@ use crate::{
         Desired, pki,
         pki::{Certificate, InUse},
     },
-    facts::{Actual, ContainerState, HostFacts, HostView},
+    facts::{Actual, HostFacts, HostView},
     model::{ClusterId, Component, NodeName, path},
     state::ClusterState,
 };
@@ -51,7 +51,7 @@ pub struct CertificateStatus {
     pub end: CertificateEnd,
     /// The next `up` renews it.
     pub renewed_by_next_up: bool,
-    /// The ports of the node on which it was served; empty where none was asked.
+    /// The ports of the node that served it in a TLS handshake; empty without `--served`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub served_on: Vec<u16>,
 }
@@ -62,22 +62,13 @@ pub type Served = BTreeMap<(NodeName, u16), Result<Vec<u8>, String>>;
 /// The ports on which components of the cluster serve certificates that are files on their node. The others sign theirs
 /// themselves when they start.
 pub fn serving(actual: &Actual) -> Vec<(NodeName, u16)> {
-    let id = actual.saved.as_ref().map(|saved| &saved.cluster_id);
-    let up = actual.hosts.keys().filter_map(|name| {
-        let facts = actual.up(name)?;
-        Some((name, facts))
-    });
-    up.flat_map(|(name, facts)| {
-        let runs = move |component: &Component| {
-            let fact = facts.container(*component);
-            fact.zip(id)
-                .is_some_and(|(fact, id)| fact.is_of(id) && fact.state == ContainerState::Running)
-        };
-        let running = Component::ALL.into_iter().filter(runs);
+    let of_node = |name| {
+        let all = Component::ALL.into_iter();
+        let running = all.filter(move |component| actual.runs(*component, name));
         let ports = running.flat_map(|component| ports(component).iter().copied());
-        ports.map(move |port| (name.clone(), port))
-    })
-    .collect()
+        ports.map(|port| (NodeName::clone(name), port))
+    };
+    actual.hosts.keys().flat_map(of_node).collect()
 }
 
 const fn ports(component: Component) -> &'static [u16] {

@@ -31,7 +31,7 @@ fn a_cluster_lives_by_certificates_that_a_company_signed() {
             issuer(port)
         );
     }
-    // What is served is told next to the files, also where a file was made anew and the component was not started again.
+    // `--served` shows the certificate in use, also after its file was replaced without a restart of the component.
     let served = || {
         let said = site.run(&["cert", "info", "--served", "-o", "json"]).well();
         let all: Vec<Value> = serde_json::from_str(&said.stdout).expect("JSON");

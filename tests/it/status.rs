@@ -310,8 +310,8 @@ fn what_does_not_run_is_a_problem_while_its_node_is_still_ready() {
     });
 }
 
-/// What a port serves is told by the certificate itself: that of its file, that of another file, or that of none, as where
-/// the file was made anew and the component was not started again.
+/// Each served certificate is matched with the files of its node. One without a file, as after a renewal without a restart,
+/// is listed separately.
 #[test]
 fn certificates_that_are_served_are_compared_with_the_files() {
     block_on(async {

@@ -123,6 +123,12 @@ impl Screen {
         self.write(text, "\n");
     }
 
+    /// A warning of one or more lines.
+    pub fn warn(&self, text: &str) {
+        let warning = self.paint().warn("warning:");
+        self.print(&format!("{warning} {text}"));
+    }
+
     /// A question: the cursor stays behind it.
     pub fn prompt(&self, text: &str) {
         self.write(text, "");
