@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{Goal, Purpose, Reached, RestoreError, reach, targets};
+use super::{Goal, Purpose, Reached, RestoreError, reach, restore::list, targets};
 use crate::{
     apply::{limit::drain_patience, remote::RemoteSession, step::StepError},
     config::Intent,
@@ -31,6 +31,12 @@ pub enum MaintenanceError {
         "the config wants no recurring snapshots, and it is their program on the nodes that verifies and deletes"
     )]
     NoRecurring,
+    /// No node that answers has the snapshot.
+    #[error("no node that answers has the snapshot:{}", list(found))]
+    NotSeen {
+        /// What each node says, or why it does not answer.
+        found: Vec<String>,
+    },
     /// The members cannot be asked.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -53,6 +59,7 @@ impl Explain for MaintenanceError {
         match self {
             Self::Etcd(error) => error.class(),
             Self::NoRecurring | Self::NoNode(_) => ErrorClass::User,
+            Self::NotSeen { .. } => ErrorClass::Host,
             Self::Api(down) => down.class,
             Self::Workload(error) => error.class(),
             Self::Pki(error) => error.class(),
@@ -67,6 +74,9 @@ impl Explain for MaintenanceError {
                 "take `snapshot: false` out of `services.etcd`, and apply that; a snapshot can also be deleted as a file in \
                  `/opt/rke/etcd-snapshots` of its node"
                     .into(),
+            ],
+            Self::NotSeen { .. } => vec![
+                "bring back the nodes that do not answer, and run the same command again".into(),
             ],
             Self::Pki(error) => error.hints(),
             Self::Defrag(error) => error.hints(),
@@ -165,7 +175,11 @@ pub async fn named_snapshot(
         let failed = answers.failed.iter();
         let failed = failed.map(|(node, why)| format!("{node}: {}", why.why));
         let found = absent.chain(failed).collect();
-        return Err(RestoreError::NoSuchSnapshot { found }.into());
+        return Err(if answers.failed.is_empty() {
+            RestoreError::NoSuchSnapshot { found }.into()
+        } else {
+            MaintenanceError::NotSeen { found }
+        });
     }
     Ok(answers)
 }

@@ -65,7 +65,7 @@ pub enum RestoreError {
     NotStatic,
 }
 
-fn list(lines: &[String]) -> String {
+pub(super) fn list(lines: &[String]) -> String {
     let each = lines.iter().flat_map(|line| ["\n  - ", line]);
     each.collect()
 }
