@@ -262,6 +262,11 @@ impl Executor<'_> {
             ClusterAction::AwaitAuthorities { bundle } => {
                 cluster::await_authorities(self, bundle, reporter, stop).await
             }
+            ClusterAction::RestartPods {
+                workloads,
+                authority,
+                ..
+            } => cluster::restart_pods(self, workloads, authority).await,
             ClusterAction::ForgetAuthorities { version } => {
                 cluster::forget_authorities(self, version).await
             }

@@ -481,6 +481,18 @@ pub(super) async fn await_authorities(
     Ok(Done::default())
 }
 
+pub(super) async fn restart_pods(
+    run: &Executor<'_>,
+    workloads: &BTreeSet<ObjectRef>,
+    authority: &str,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::restart_pods(&client, workloads, authority)
+        .await
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
 pub(super) async fn forget_authorities(
     run: &Executor<'_>,
     version: &str,

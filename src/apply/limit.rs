@@ -120,6 +120,7 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         ClusterAction::ApplyChart { .. } | ClusterAction::PruneChart { .. } => 10 * MINUTE,
         ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
         ClusterAction::RemoveMember { .. }
+        | ClusterAction::RestartPods { .. }
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::Cordon { .. }
         | ClusterAction::Uncordon { .. }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Barrier, ChartFact};
+use super::{Barrier, ChartFact, is_workload};
 use crate::{
-    model::{NodeName, ObjectRef, PeerPort, Taint},
+    model::{NodeName, ObjectRef, PeerPort, Taint, label},
     state::ClusterState,
 };
 
@@ -171,6 +171,42 @@ impl ClusterFacts {
     /// looks like.
     pub fn is_bare(&self) -> bool {
         !self.marked && self.objects.is_empty()
+    }
+
+    /// The workloads of the add-ons and charts that rke-operator installs, by add-on; not those of people's own manifests.
+    pub fn addon_workloads(&self) -> impl Iterator<Item = (&str, &ObjectRef, &serde_json::Value)> {
+        let applied = self.objects.iter().filter_map(|(object, value)| {
+            let addon = value["metadata"]["labels"][label::ADDON].as_str()?;
+            let is_ours = addon != label::USER_ADDONS && is_workload(object);
+            is_ours.then_some((addon, object, value))
+        });
+        let charts = self.charts.iter().flat_map(|(chart, fact)| {
+            let workloads = fact.workloads.iter();
+            workloads.map(move |(object, value)| (chart.as_str(), object, value))
+        });
+        applied.chain(charts)
+    }
+
+    /// The workloads of [`Self::addon_workloads`] whose pods read the authority of the cluster and were not restarted for
+    /// this one, by add-on, and their uids. Nothing while it was not asked which pods read it.
+    pub fn not_restarted_for(
+        &self,
+        authority: &str,
+    ) -> BTreeMap<&str, BTreeMap<ObjectRef, String>> {
+        let mut left: BTreeMap<&str, BTreeMap<ObjectRef, String>> = BTreeMap::new();
+        let reads = |object: &ObjectRef| {
+            let authorities = self.authorities.as_ref();
+            authorities.is_some_and(|authorities| authorities.pods.contains_key(object))
+        };
+        for (addon, object, value) in self.addon_workloads() {
+            let mark = &value["spec"]["template"]["metadata"]["annotations"][label::AUTHORITY];
+            if reads(object) && *mark != *authority {
+                let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
+                let left = left.entry(addon).or_default();
+                left.insert(object.clone(), uid.to_owned());
+            }
+        }
+        left
     }
 }
 

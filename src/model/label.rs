@@ -47,3 +47,5 @@ pub const CHART: &str = "clusterprovisioner.rke.io/chart";
 /// On API objects, an annotation: the digest of what was applied. Tells whether an object is as it
 /// was applied last where the server refuses to try an apply.
 pub const APPLIED: &str = "clusterprovisioner.rke.io/applied";
+/// On the pod template of an add-on's workload, an annotation: for which authority of the cluster its pods were restarted last.
+pub const AUTHORITY: &str = "clusterprovisioner.rke.io/authority";

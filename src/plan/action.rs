@@ -377,6 +377,16 @@ pub enum ClusterAction {
         /// As in `PublishedAuthorities::roots`.
         bundle: String,
     },
+    /// Has Kubernetes replace the pods of an add-on's workloads as its rollout says, once for an authority of the cluster: a
+    /// program may read it at its start only. Visible in [`crate::model::label::AUTHORITY`]; repeating is harmless.
+    RestartPods {
+        /// Which.
+        addon: String,
+        /// Its `DaemonSet`s and `Deployment`s.
+        workloads: BTreeSet<ObjectRef>,
+        /// The SHA-256 of the authority's certificate.
+        authority: String,
+    },
     /// Deletes the `ConfigMap` from which extension API servers learn whom to trust, while it has that version: API servers
     /// write it again, without the authorities that they have dropped. Visible in `PublishedAuthorities::extension`;
     /// repeating is harmless.
@@ -520,6 +530,7 @@ impl ClusterAction {
             Self::RewriteStored { .. } => "rewrite-stored",
             Self::RenewTokens { .. } => "renew-tokens",
             Self::AwaitAuthorities { .. } => "await-authorities",
+            Self::RestartPods { .. } => "restart-pods",
             Self::ForgetAuthorities { .. } => "forget-authorities",
             Self::CleanRestored { .. } => "clean-restored",
             Self::AwaitKnownPods { .. } => "await-known-pods",
@@ -558,6 +569,7 @@ impl Action {
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
                 | ClusterAction::RenewTokens { .. }
+                | ClusterAction::RestartPods { .. }
                 | ClusterAction::AwaitAuthorities { .. }
                 | ClusterAction::ForgetAuthorities { .. }
                 | ClusterAction::SaveStateCopy,
@@ -651,6 +663,7 @@ impl Action {
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
                 | ClusterAction::RenewTokens { .. }
+                | ClusterAction::RestartPods { .. }
                 | ClusterAction::ForgetAuthorities { .. }
                 | ClusterAction::CleanRestored { .. }
                 | ClusterAction::SaveStateCopy => false,
@@ -707,6 +720,7 @@ impl Action {
                 | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. }
                 | ClusterAction::CleanRestored { .. }
+                | ClusterAction::RestartPods { .. }
                 | ClusterAction::Evict { .. } => true,
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::SetNodeMeta { .. }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     etcd::Quorum,
     facts::{Actual, ApiHealth, ApiView, ContainerState, HostView},
-    model::{CLAIM, ChartRecord, ClusterId, Component, FILES_IMAGE, NodeName, label},
+    model::{CLAIM, ChartRecord, ClusterId, Component, FILES_IMAGE, NodeName, ObjectRef, label},
 };
 
 /// A rule that a plan would break. A plan with one is never run: it is a bug of ours.
@@ -162,14 +162,14 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
                 if claimed == id && Some(node) == step.node())
         })
     };
+    let is_guarded = |object: &ObjectRef| {
+        let mut guards = step.guards.iter();
+        guards.any(|guard| guard.object() == Some(object))
+    };
     let guarded = match &step.action {
-        Action::Cluster(ClusterAction::PruneObjects { objects }) => {
-            let mut objects = objects.iter();
-            objects.all(|object| {
-                step.guards
-                    .iter()
-                    .any(|guard| guard.object() == Some(object))
-            })
+        Action::Cluster(ClusterAction::PruneObjects { objects }) => objects.iter().all(is_guarded),
+        Action::Cluster(ClusterAction::RestartPods { workloads, .. }) => {
+            workloads.iter().all(is_guarded)
         }
         Action::Cluster(ClusterAction::PruneChart { chart, uid }) => {
             let (object, uid) = (ChartRecord::object(chart), uid.clone());

@@ -120,9 +120,9 @@ impl Part {
             Action::Cluster(ClusterAction::RenewTokens { .. }) => {
                 self.rotated == Rotated::ServiceAccountKey
             }
-            Action::Cluster(ClusterAction::ForgetAuthorities { .. }) => {
-                self.rotated == Rotated::Authorities
-            }
+            Action::Cluster(
+                ClusterAction::RestartPods { .. } | ClusterAction::ForgetAuthorities { .. },
+            ) => self.rotated == Rotated::Authorities,
             Action::Host(..) | Action::Cluster(_) | Action::Local(_) => keeps_state(step),
         }
     }

@@ -114,6 +114,7 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::AwaitAuthorities { .. } => {
             "wait until pods are given the new authorities".to_owned()
         }
+        ClusterAction::RestartPods { addon, .. } => format!("restart the pods of {addon}"),
         ClusterAction::ForgetAuthorities { .. } => {
             "have extension API servers forget the former authorities".to_owned()
         }

@@ -1,14 +1,18 @@
 //! The authorities of the cluster where its API hands them out: to pods, in a `ConfigMap` of each namespace and in Secrets
 //! with tokens; and to extension API servers, in one that API servers write.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
-    Waiting, WorkloadError, objects::patiently, pages, tokens, wait::until_nothing_is_left,
+    Kinds, Waiting, WorkloadError, kinds::locate, objects::patiently, pages, tokens,
+    wait::until_nothing_is_left,
 };
 use crate::{
     facts::{ExtensionTrust, PublishedAuthorities},
-    model::ObjectRef,
+    model::{ObjectRef, label},
 };
 use k8s_openapi::{
     ByteString,
@@ -17,8 +21,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
+use serde_json::json;
 
 /// Of each namespace, as a selector.
 const ROOTS: &str = "metadata.name=kube-root-ca.crt";
@@ -162,6 +167,37 @@ pub async fn await_authorities(
         Ok(Some(waiting_for))
     })
     .await
+}
+
+/// Marks the pod templates of these with the authority: Kubernetes replaces pods whose template has changed. Gone is success.
+pub async fn restart_pods(
+    client: &Client,
+    workloads: &BTreeSet<ObjectRef>,
+    authority: &str,
+) -> Result<(), WorkloadError> {
+    let kinds = Kinds::default();
+    // Not who applies the add-on: the mark stays when that is applied again.
+    let params = PatchParams {
+        field_manager: Some(format!("{}-authorities", super::FIELD_MANAGER)),
+        ..PatchParams::default()
+    };
+    let annotations = json!({label::AUTHORITY: authority});
+    let patch = Patch::Merge(json!({
+        "spec": {"template": {"metadata": {"annotations": annotations}}},
+    }));
+    for workload in workloads {
+        let api = locate(client, &kinds, workload).await?;
+        let doing = format!("restart the pods of {workload}");
+        patiently(&doing, || async {
+            match api.patch(&workload.name, &params, &patch).await {
+                Ok(_) => Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// Deletes what extension API servers read, if it was not written since. Gone is success.
@@ -329,5 +365,29 @@ mod tests {
             forget_authorities(&client, &version).await.unwrap();
             assert!(api.get(EXTENSION_PATH).is_none());
         }
+    }
+
+    /// The rest of the template stays, and what is gone needs no restart.
+    #[tokio::test]
+    async fn pods_are_restarted_by_a_mark_on_their_template() {
+        let api = FakeApi::new();
+        let path = "/apis/apps/v1/namespaces/kube-system/deployments/coredns";
+        let pods = json!({"metadata": {"labels": {"k8s-app": "kube-dns"}}});
+        api.put(path, json!({"spec": {"replicas": 2, "template": pods}}));
+        let workload = |name: &str| ObjectRef {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: name.to_owned(),
+        };
+        let workloads = ["coredns", "gone"].map(workload).into();
+        restart_pods(&api.client(), &workloads, "new")
+            .await
+            .unwrap();
+        let marked = &api.get(path).unwrap()["spec"];
+        assert_eq!(marked["replicas"], 2);
+        let pods = &marked["template"]["metadata"];
+        assert_eq!(pods["labels"]["k8s-app"], "kube-dns");
+        assert_eq!(pods["annotations"][label::AUTHORITY], "new");
     }
 }

@@ -39,7 +39,7 @@ pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use authorities::{await_authorities, forget_authorities};
+pub use authorities::{await_authorities, forget_authorities, restart_pods};
 pub use available::{Lack, waiting_for};
 pub use binding::{Bound, UserBinding, bind_user, unbind_user};
 pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};

@@ -20,10 +20,11 @@ use rke_operator::{
     },
     error::{ErrorClass, Explain as _},
     facts::{ExtensionTrust, PublishedAuthorities},
-    model::{Component, NodeName, ObjectRef, path},
+    model::{Component, NodeName, ObjectRef, label, path},
     plan::{Action, ClusterAction, Step},
     state::ClusterState,
 };
+use serde_json::Value;
 use x509_parser::{certificate::X509Certificate, parse_x509_certificate, pem::Pem};
 
 use crate::{
@@ -159,6 +160,8 @@ struct Trust {
     known: BTreeMap<(String, String), bool>,
     /// What pods trust that never read it again.
     pods: String,
+    /// For which authority the pods of an add-on were restarted last, and what they have trusted since then.
+    addons: BTreeMap<ObjectRef, (Value, String)>,
     /// A person says that there are none of them any more.
     drops: bool,
     /// What extension API servers trust: API servers only add to it.
@@ -224,9 +227,12 @@ impl Trust {
             .into_iter()
             .map(|(_, text)| text)
             .collect();
+        self.restart(world, &roots);
         let never_read_again = (!self.drops).then(|| self.pods.clone());
         for (node, served) in self.presented(world, Component::ApiServer, "kube-apiserver") {
-            for trusted in roots.iter().chain(&never_read_again) {
+            let addons = self.addons.values().map(|(_, text)| text.clone());
+            let addons: Vec<String> = addons.collect();
+            for trusted in roots.iter().chain(&never_read_again).chain(&addons) {
                 let trusts = self.trusts(&served, trusted);
                 assert!(
                     trusts,
@@ -242,6 +248,19 @@ impl Trust {
         }
         if let Some(saved) = saved {
             self.engine(world, saved, step);
+        }
+    }
+
+    /// Pods that start read what is handed out.
+    fn restart(&mut self, world: &World, roots: &BTreeSet<String>) {
+        let api = world.truth.cluster.as_ref();
+        for (_, workload, value) in api.into_iter().flat_map(|api| api.addon_workloads()) {
+            let mark = &value["spec"]["template"]["metadata"]["annotations"][label::AUTHORITY];
+            let is_same = |known: &(Value, String)| known.0 == *mark;
+            if !self.addons.get(workload).is_some_and(is_same) {
+                let read = roots.iter().cloned().collect();
+                self.addons.insert(workload.clone(), (mark.clone(), read));
+            }
         }
     }
 
@@ -324,6 +343,10 @@ async fn settled(masks: &[u8]) -> Runner {
         authorities.roots = ["default", "kube-system"]
             .map(|namespace| (root(namespace), text.clone()))
             .into();
+        let workloads = api.addon_workloads();
+        let pods: BTreeMap<_, _> = workloads.map(|(_, it, _)| (it.clone(), 0)).collect();
+        assert!(pods.len() > 1, "{pods:?}");
+        api.authorities.get_or_insert_default().pods = pods;
     });
     runner
 }
@@ -341,6 +364,7 @@ fn trust_of(state: &ClusterState) -> Mutex<Trust> {
         contents: Contents::new(state.digest_key.clone()),
         known: BTreeMap::new(),
         pods: state.cluster_ca.signing.cert.clone(),
+        addons: BTreeMap::new(),
         drops: state.cluster_ca.trusted.len() > 1,
         extension: BTreeSet::new(),
         version: 0,
@@ -352,9 +376,12 @@ fn trust_of(state: &ClusterState) -> Mutex<Trust> {
 fn copy(settled: &Runner) -> (Runner, Arc<Mutex<Trust>>) {
     let runner = another(settled);
     let trust = Arc::new(trust_of(&saved(settled)));
-    runner
-        .remote
-        .world(|world| trust.lock().unwrap().contents.learn(world));
+    runner.remote.world(|world| {
+        let mut trust = trust.lock().unwrap();
+        trust.contents.learn(world);
+        let read = [saved(settled).cluster_ca.bundle()].into();
+        trust.restart(world, &read);
+    });
     let (watched, memory) = (Arc::clone(&trust), Arc::clone(&runner.memory));
     runner.remote.watch(move |world, step| {
         let saved = memory.shell().saved;
@@ -448,6 +475,7 @@ async fn is_started_and_completed(masks: &[u8]) {
         assert!(rotates(&runner, RotationStage::Complete, &intent).await);
         uses(&runner, &trust, masks, generation, 1).await;
         extensions_trust(&runner, &trust, 3);
+        assert!(is_restarted(&runner));
         let mut trust = trust.lock().unwrap();
         trust.pods = saved(&runner).cluster_ca.signing.cert;
         trust.drops = false;
@@ -666,6 +694,99 @@ fn nothing_is_signed_before_pods_are_given_the_new_authorities() {
     });
 }
 
+/// Pods of add-ons are restarted as soon as they find the new authority: before anything is signed with it.
+#[test]
+fn nothing_is_signed_before_pods_of_add_ons_are_restarted() {
+    block_on(async {
+        let (runner, trust) = cluster(ONE).await;
+        let intent = intent(ONE);
+        let restarts = Arc::new(Mutex::new(Vec::new()));
+        let counted = Arc::clone(&restarts);
+        runner.remote.script(move |_, _, step| match &step.action {
+            Action::Cluster(ClusterAction::RestartPods { addon, .. }) => {
+                counted.lock().unwrap().push(addon.clone());
+                Turn::Fail(SimFailure::new(ErrorClass::Transient, "a webhook is away"))
+            }
+            Action::Cluster(_) | Action::Host(..) | Action::Local(_) => Turn::Go,
+        });
+        for _ in 0..2 {
+            let error = runs(&runner, RotationStage::Start, &intent).await;
+            let error = error.unwrap_err();
+            assert!(rke_operator::error::with_causes(&error).contains("a webhook is away"));
+            assert!(saved(&runner).cluster_ca.next.is_some());
+            let early = runs(&runner, RotationStage::Complete, &intent).await;
+            assert_eq!(refusal(early), AuthorityError::NotIssued);
+        }
+        assert_eq!(*restarts.lock().unwrap(), ["coredns", "coredns"]);
+        let counted = Arc::new(Mutex::new(Vec::new()));
+        let restarts = Arc::clone(&counted);
+        runner.remote.script(move |_, _, step| {
+            let title = rke_operator::plan::title(step);
+            if [
+                "restart the pods of ",
+                "wait for coredns",
+                "wait for flannel",
+            ]
+            .iter()
+            .any(|these| title.starts_with(these))
+            {
+                counted.lock().unwrap().push(title);
+            }
+            Turn::Go
+        });
+        rotates(&runner, RotationStage::Start, &intent).await;
+        uses(&runner, &trust, ONE, 2, 2).await;
+        assert!(is_restarted(&runner));
+        let steps = [
+            "restart the pods of coredns",
+            "wait for coredns",
+            "restart the pods of flannel",
+            "wait for flannel",
+        ];
+        assert_eq!(*restarts.lock().unwrap(), steps);
+    });
+}
+
+/// True where pods of every add-on were restarted for the authority that signs.
+fn is_restarted(runner: &Runner) -> bool {
+    let signing = saved(runner).cluster_ca.signing.cert;
+    let signing = PublishedAuthorities::fingerprint(signing.as_bytes());
+    runner.remote.world(|world| {
+        let api = world.truth.cluster.as_ref().unwrap();
+        let marks = api.addon_workloads().map(|(_, _, value)| {
+            value["spec"]["template"]["metadata"]["annotations"][label::AUTHORITY].clone()
+        });
+        marks.into_iter().all(|mark| mark == signing)
+    })
+}
+
+/// An add-on that was installed again has no mark. Its pods are restarted before the former authority is dropped.
+#[test]
+fn authorities_are_dropped_only_where_pods_of_add_ons_were_restarted() {
+    block_on(async {
+        let (runner, trust) = cluster(ONE).await;
+        let intent = intent(ONE);
+        rotates(&runner, RotationStage::Start, &intent).await;
+        runner.remote.world(|world| {
+            let mut objects = world.etcd().objects.iter_mut();
+            let (_, coredns) = objects
+                .find(|(object, _)| object.kind == "Deployment" && object.name == "coredns")
+                .unwrap();
+            coredns["spec"]["template"]["metadata"]["annotations"] = Value::Null;
+        });
+        trust.lock().unwrap().drops = true;
+        let early = refusal(runs(&runner, RotationStage::Complete, &intent).await);
+        let AuthorityError::NotRestarted(workload) = early else {
+            panic!("{early}");
+        };
+        assert_eq!(workload.name, "coredns");
+        rotates(&runner, RotationStage::Start, &intent).await;
+        assert!(is_restarted(&runner));
+        rotates(&runner, RotationStage::Complete, &intent).await;
+        uses(&runner, &trust, ONE, 2, 1).await;
+    });
+}
+
 /// Former authorities are not dropped while something runs with a certificate of theirs.
 #[test]
 fn authorities_are_dropped_only_where_all_certificates_are_new() {
@@ -734,6 +855,7 @@ fn authorities_that_have_ended_are_replaced_at_once() {
 
             assert!(rotates(&runner, RotationStage::Now, &intent).await);
             has_others(&runner, masks).await;
+            assert!(is_restarted(&runner));
             assert!(!rotates(&runner, RotationStage::Now, &intent).await);
             has_others(&runner, masks).await;
         }

@@ -5,7 +5,10 @@
 //! certificate is re-created. Dropped, when a person says so: the former one is trusted no longer. How far a rotation is
 //! follows from the state and from what the containers were made with.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use jiff::Timestamp;
 
@@ -20,8 +23,8 @@ use crate::{
     config::{Intent, NodeIntent},
     desired::containers::containers,
     error::{ErrorClass, Explain},
-    facts::{Actual, ApiView, ContainerFact, PublishedAuthorities},
-    model::{Component, Digest, NodeName, path},
+    facts::{Actual, ApiView, ClusterFacts, ContainerFact, PublishedAuthorities},
+    model::{Component, Digest, NodeName, ObjectRef, path},
     state::{Authority, ClusterState},
 };
 
@@ -72,6 +75,9 @@ pub enum AuthorityError {
         /// The file.
         file: String,
     },
+    /// Pods of an add-on may know the former authority alone.
+    #[error("pods of {0} may not have read the new authority of the cluster")]
+    NotRestarted(ObjectRef),
     /// What the API hands out is not known, or lacks the new authorities.
     #[error(
         "the cluster's API does not answer, or ConfigMaps `kube-root-ca.crt` lack the new authority: pods would trust no API server"
@@ -85,7 +91,9 @@ impl Explain for AuthorityError {
             Self::Given | Self::Theirs { .. } | Self::Ended { .. } | Self::NotIssued => {
                 ErrorClass::User
             }
-            Self::Silent { .. } | Self::StillUsed { .. } | Self::Unseen => ErrorClass::Host,
+            Self::Silent { .. } | Self::StillUsed { .. } | Self::NotRestarted(_) | Self::Unseen => {
+                ErrorClass::Host
+            }
         }
     }
 
@@ -101,7 +109,7 @@ impl Explain for AuthorityError {
             Self::Silent { .. } => {
                 "bring it back, or remove it from the config and run `up`; then rotate the authorities"
             }
-            Self::NotIssued | Self::StillUsed { .. } => {
+            Self::NotIssued | Self::StillUsed { .. } | Self::NotRestarted(_) => {
                 "run `rke-operator cert rotate --rotate-ca` until it has nothing to do; then complete it"
             }
             Self::Unseen => "`rke-operator status` shows why; nothing was changed",
@@ -115,6 +123,8 @@ impl Explain for AuthorityError {
 pub struct Handover {
     /// Pods are given the new authorities before anything is signed with them: the SHA-256 of what they are to find.
     pub awaits: Option<String>,
+    /// Then pods of add-ons are restarted, unless they were for this authority: its SHA-256.
+    pub restarts: Option<String>,
     /// The version of the `ConfigMap` from which extension API servers learn of former authorities that nothing trusts any
     /// more.
     pub forgets: Option<String>,
@@ -232,9 +242,24 @@ impl Trusted {
     }
 }
 
+/// True for one that has replaced another.
+fn is_later(named: &Named, authority: &Authority) -> bool {
+    let read = cert::Authority::read(authority, named.what).ok();
+    let name = read.and_then(|read| read.common_name());
+    let generation = name.and_then(|name| named.generation(&name));
+    generation.is_some_and(|generation| generation > 1)
+}
+
 /// True between the first phase and the second.
 fn is_publishing(state: &ClusterState) -> bool {
     authorities(state).any(|(_, authority)| authority.next.is_some())
+}
+
+/// The authority of the cluster that signs, or is going to. As [`Handover::restarts`].
+fn newest(state: &ClusterState) -> String {
+    let authority = &state.cluster_ca;
+    let pair = authority.next.as_ref().unwrap_or(&authority.signing);
+    fingerprint(&pair.cert)
 }
 
 /// True from the first phase until the last.
@@ -301,7 +326,7 @@ impl Succession<'_> {
 
     /// The new ones sign where everything trusts them, pods included.
     fn issue(&self, next: &mut ClusterState) -> Result<(), PkiError> {
-        if !self.is_trusted() || !self.is_handed_out() {
+        if !(self.is_trusted() && self.is_handed_out() && self.are_restarted()) {
             return Ok(());
         }
         for (named, authority) in authorities_mut(next) {
@@ -334,6 +359,10 @@ impl Succession<'_> {
         self.refuse_former()?;
         if !self.is_handed_out() {
             return Err(AuthorityError::Unseen.into());
+        }
+        let mut left = self.not_restarted();
+        if let Some(workload) = left.find(|workload| self.is_older_than_issued(workload)) {
+            return Err(AuthorityError::NotRestarted(workload).into());
         }
         for (_, authority) in authorities_mut(next) {
             authority.trusted = vec![authority.signing.cert.clone()];
@@ -442,28 +471,44 @@ impl Succession<'_> {
     }
 
     fn published(&self) -> Option<&PublishedAuthorities> {
+        self.api()?.authorities.as_ref()
+    }
+
+    fn api(&self) -> Option<&ClusterFacts> {
         match self.have.api() {
-            ApiView::Up(api) => api.authorities.as_ref(),
+            ApiView::Up(api) => Some(api),
             ApiView::Unknown | ApiView::Unreachable(_) => None,
         }
     }
 
+    /// Workloads of add-ons whose pods may know the former authority alone.
+    fn not_restarted(&self) -> impl Iterator<Item = ObjectRef> {
+        let newest = newest(self.state);
+        let left = self.api().map(|api| api.not_restarted_for(&newest));
+        let left = left.into_iter().flat_map(BTreeMap::into_values);
+        left.flat_map(BTreeMap::into_keys)
+    }
+
+    /// True where pods of add-ons have read the authority that is to sign.
+    fn are_restarted(&self) -> bool {
+        self.not_restarted().next().is_none()
+    }
+
     /// What else is to be done about it.
     pub(super) fn handover(&self, stage: RotationStage) -> Handover {
-        match stage {
-            RotationStage::Start if is_publishing(self.state) && !self.is_handed_out() => {
-                Handover {
-                    awaits: Some(fingerprint(&self.state.cluster_ca.bundle())),
-                    forgets: None,
-                }
-            }
-            RotationStage::Complete if !trusts_former(self.state) => Handover {
-                awaits: None,
-                forgets: self.forgets(),
-            },
-            RotationStage::Start | RotationStage::Complete | RotationStage::Now => {
-                Handover::default()
-            }
+        let state = self.state;
+        let hands_out = match stage {
+            RotationStage::Start => is_publishing(state) || trusts_former(state),
+            RotationStage::Complete => false,
+            RotationStage::Now => !is_publishing(state) && is_later(&CLUSTER, &state.cluster_ca),
+        };
+        // What signs already is handed out.
+        let awaits = hands_out && !self.is_handed_out();
+        let completes = stage == RotationStage::Complete && !trusts_former(state);
+        Handover {
+            awaits: awaits.then(|| fingerprint(&state.cluster_ca.bundle())),
+            restarts: hands_out.then(|| newest(state)),
+            forgets: completes.then(|| self.forgets()).flatten(),
         }
     }
 
@@ -567,16 +612,28 @@ impl Succession<'_> {
         Ok(notes.chain(pods).collect())
     }
 
-    /// What may know the former authority alone: pods that started before the API servers presented new certificates.
-    fn former_pods(&self) -> Option<String> {
+    /// True for pods that started before the API servers presented new certificates, or where that is not known.
+    fn is_older_than_issued(&self, workload: &ObjectRef) -> bool {
         let (servers, _) = self.containers(Component::ApiServer);
         let starts: Option<Vec<i64>> = servers.iter().map(|(_, fact)| fact.started).collect();
         let first = starts.and_then(|starts| starts.into_iter().min());
-        let is_former = |start: i64| first.is_none_or(|first| start < first);
-        let pods = self.published()?.pods.iter();
+        let published = self.published();
+        let start = published.and_then(|published| published.pods.get(workload));
+        first.zip(start).is_none_or(|(first, start)| *start < first)
+    }
+
+    /// What may know the former authority alone: pods that rke-operator has not restarted and that started before the API
+    /// servers presented new certificates.
+    fn former_pods(&self) -> Option<String> {
+        let api = self.api()?;
+        let restarted: BTreeSet<&ObjectRef> = api
+            .addon_workloads()
+            .map(|(_, workload, _)| workload)
+            .collect();
+        let pods = self.published()?.pods.keys();
         let former: Vec<String> = pods
-            .filter(|(_, start)| is_former(**start))
-            .map(|(owner, _)| owner.to_string())
+            .filter(|owner| !restarted.contains(owner) && self.is_older_than_issued(owner))
+            .map(ToString::to_string)
             .collect();
         let more = former.len().saturating_sub(SHOWN);
         let shown = former[..former.len() - more].join(", ");

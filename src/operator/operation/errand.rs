@@ -218,15 +218,15 @@ impl Errand {
                 "the former key is accepted no longer"
             }
             Self::Keys(Rotated::Authorities, RotationStage::Start) => {
-                "everything is signed by the new authorities; the former ones are still trusted. When pods were restarted and \
-                 copied kubeconfigs were fetched again: another ClusterOperation with the stage Complete"
+                "everything is signed by the new authorities; the former ones are still trusted. When your own pods were restarted \
+                 and copied kubeconfigs were fetched again: another ClusterOperation with the stage Complete"
             }
             Self::Keys(Rotated::Authorities, RotationStage::Complete) => {
                 "the former authorities are trusted no longer"
             }
             Self::Keys(Rotated::Authorities, RotationStage::Now) => {
-                "new authorities are in the place of those that had ended. Pods that started before trust no API server until they \
-                 are restarted, those of kube-system included; copied kubeconfigs are fetched again"
+                "new authorities are in the place of those that had ended. Your own pods that started before may trust no API server \
+                 until they are restarted; copied kubeconfigs are fetched again"
             }
             Self::Reboot(_) => "the nodes were rebooted",
             Self::Restore(_) => "etcd has the data of the snapshot",

@@ -9,7 +9,7 @@ use crate::{
     facts::{self, Actual, ApiView, ClusterFacts, DryRun, Replica, Rollout},
     model::{ObjectRef, is_spread, label, outlives_its_manifest},
     plan::{
-        Cause, ClusterAction, Guard, Note, Stage, Step,
+        Cause, ClusterAction, Guard, Note, OnFailure, Stage, Step,
         diff::{AddonDiff, Diff, network, same_applied},
     },
 };
@@ -133,6 +133,44 @@ fn crowded<'a>(
     let elsewhere =
         others.any(|(name, node)| diff.want.hosts.contains_key(name) && node.takes_pods());
     (together && elsewhere && available(workload, 0, api)).then_some(one)
+}
+
+/// Pods that read the authority of the cluster at their start: one add-on is awaited before the next.
+pub(super) fn restart(diff: &Diff<'_>) -> Part {
+    let want = diff.want;
+    let (Some(authority), ApiView::Up(api)) = (&want.handover.restarts, diff.have.api()) else {
+        return Part::default();
+    };
+    let left = api.not_restarted_for(authority).into_iter();
+    let steps = left.flat_map(|(addon, workloads)| {
+        let why = "its pods read the authority of the cluster when they start";
+        let action = ClusterAction::RestartPods {
+            addon: addon.to_owned(),
+            workloads: workloads.keys().cloned().collect(),
+            authority: authority.clone(),
+        };
+        let restarted = Step::cluster(Cause::Change, why, action);
+        let guards = workloads.into_iter();
+        let guards = guards.map(|(object, uid)| Guard::ObjectIs { object, uid });
+        let restarted = guards.fold(restarted, Step::only_if);
+        let awaited = awaited(addon, want);
+        let awaited = awaited.map(|wait| Step::cluster(Cause::Change, "its pods restart", wait));
+        std::iter::once(restarted).chain(awaited)
+    });
+    let stage = Stage::of("authorities", 1, steps);
+    stage.on_failure(OnFailure::EndRun).into()
+}
+
+/// The wait for an add-on or a chart that is wanted.
+fn awaited(addon: &str, want: &Desired) -> Option<ClusterAction> {
+    let is_addon = want.addons.iter().any(|it| it.name == addon);
+    let is_chart = want.charts.iter().any(|it| it.chart.name == addon);
+    let name = addon.to_owned();
+    if is_addon {
+        Some(ClusterAction::AwaitAddon { addon: name })
+    } else {
+        is_chart.then_some(ClusterAction::AwaitChart { chart: name })
+    }
 }
 
 /// Waits for what was applied and for what is observably not available. Slow is a warning.

@@ -135,7 +135,11 @@ pub(super) fn rewrite(want: &Desired) -> Part {
 
 /// After everything trusts new authorities; and after nothing trusts the former ones.
 pub(super) fn handover(want: &Desired) -> Part {
-    let Handover { awaits, forgets } = &want.handover;
+    let Handover {
+        awaits,
+        restarts: _,
+        forgets,
+    } = &want.handover;
     let awaits = awaits.iter().map(|bundle| {
         let bundle = bundle.clone();
         let why =

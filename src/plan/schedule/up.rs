@@ -67,13 +67,14 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         state::copy(want, have),
         state::rewrite(want), // the mark is on the copy
         state::handover(want),
-        nodes::ready(diff),   // the other components, labels and taints, Ready
-        addons_spread,        // where there are nodes for it
-        charts::prune(diff),  // two have the same ports
-        charts,               // their hooks are pods
-        addons_of_user,       // of kinds that these may define
-        addons::spread(diff), // one node less takes not all of it
-        addons::wait(diff),   // bounded, then a warning
+        addons::restart(diff), // they find the new authorities now
+        nodes::ready(diff),    // the other components, labels and taints, Ready
+        addons_spread,         // where there are nodes for it
+        charts::prune(diff),   // two have the same ports
+        charts,                // their hooks are pods
+        addons_of_user,        // of kinds that these may define
+        addons::spread(diff),  // one node less takes not all of it
+        addons::wait(diff),    // bounded, then a warning
         charts::wait(diff),
         kept::former(diff),         // nothing goes back any more
         roles::give_up(diff),       // what takes their place is there

@@ -351,6 +351,21 @@ fn in_cluster(
             Ok(())
         }
         ClusterAction::AwaitAuthorities { bundle } => hand_out(bundle, want()?, world),
+        ClusterAction::RestartPods {
+            workloads,
+            authority,
+            ..
+        } => {
+            let api = api(world)?;
+            let charts = api.charts.values_mut();
+            let charts = charts.flat_map(|chart| &mut chart.workloads);
+            let all = api.objects.iter_mut().chain(charts);
+            for (_, value) in all.filter(|(object, _)| workloads.contains(object)) {
+                let template = &mut value["spec"]["template"]["metadata"];
+                template["annotations"][label::AUTHORITY] = authority.clone().into();
+            }
+            Ok(())
+        }
         ClusterAction::ForgetAuthorities { version } => {
             let authorities = api(world)?.authorities.get_or_insert_default();
             let extension = authorities.extension.take();

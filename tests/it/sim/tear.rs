@@ -229,6 +229,19 @@ fn in_cluster(
             begun(chart, 1, world);
             return;
         }
+        ClusterAction::RestartPods {
+            addon,
+            workloads,
+            authority,
+        } => ClusterAction::RestartPods {
+            addon: addon.clone(),
+            workloads: workloads
+                .iter()
+                .take(usize::from(how) % 3)
+                .cloned()
+                .collect(),
+            authority: authority.clone(),
+        },
         ClusterAction::ApplyAddon { addon, objects } => ClusterAction::ApplyAddon {
             addon: addon.clone(),
             objects: objects.iter().take(usize::from(how) % 3).cloned().collect(),
