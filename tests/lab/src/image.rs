@@ -39,11 +39,12 @@ const RECIPES: [&str; 13] = [
     "runtime",
 ];
 
-/// Recipes that are built on demand: for the benchmark, for nodes with their own containerd, and for a bucket. Those of
-/// Kubernetes' own tests are in [`e2e`].
+/// Recipes that are built on demand: for the benchmark, for nodes with their own containerd, for a bucket, and for a pod of
+/// people's own. Those of Kubernetes' own tests are in [`e2e`].
 const KUBEADM: &str = "kubeadm";
 pub(crate) const CONTAINERD: &str = "containerd";
 pub(crate) const S3: &str = "s3";
+const OLD_CLIENT: &str = "old-client";
 
 /// An image in the cache: a folder with what `docker save` would write into an archive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -337,9 +338,19 @@ pub fn helm(log: &mut dyn Write) -> Result<PathBuf, LabError> {
     program_in(&image, "usr/bin", "helm")
 }
 
+/// The image of a program with an old client-go: in a pod, it asks the cluster's API all the while. It is built if the cache has
+/// none.
+pub fn old_client(log: &mut dyn Write) -> Result<Image, LabError> {
+    Store::from_environment()
+        .that_builds()
+        .image(OLD_CLIENT, log)
+}
+
 /// The folders in the cache of images that are made when they are asked for.
 fn rare() -> Result<Vec<String>, LabError> {
-    let asked_for = [KUBEADM, CONTAINERD, S3].into_iter().chain(e2e::recipes());
+    let asked_for = [KUBEADM, CONTAINERD, S3, OLD_CLIENT]
+        .into_iter()
+        .chain(e2e::recipes());
     asked_for
         .map(Recipe::of)
         .chain(release::recipes()?.into_iter().map(Ok))

@@ -51,7 +51,9 @@ pub use debian::prometheus;
 pub use error::LabError;
 pub use fault::Fault;
 pub use host::Host;
-pub use image::{Image, Images, Store, apiserver, etcd, etcd_tool, helm, images, kubeadm, kubectl};
+pub use image::{
+    Image, Images, Store, apiserver, etcd, etcd_tool, helm, images, kubeadm, kubectl, old_client,
+};
 pub use labs::{Lab, LabSpec, NodeSpec, Sweep};
 pub use node::{Node, NodeState};
 pub use overlay::merge;

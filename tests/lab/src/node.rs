@@ -303,11 +303,12 @@ impl Node {
         Ok(())
     }
 
-    /// Puts an image into containerd for pods, under a name of another publisher. For the benchmark.
+    /// Puts an image into containerd for pods, under another name.
     pub fn load_for_pods(&self, image: &Image, name: &str) -> Result<(), LabError> {
         let ctr = ["ctr", "--namespace", "k8s.io", "images"];
         self.load_into(image, &[&ctr[..], &["import", "-"]].concat())?;
-        let own = image.names.first().map_or("", String::as_str);
+        let own = image.names.first().cloned();
+        let own = own.unwrap_or_else(|| format!("library/{}", image.own_name()));
         self.sh(&format!(
             "{} tag --force docker.io/{own} {name}",
             ctr.join(" ")
