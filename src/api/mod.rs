@@ -39,9 +39,9 @@ pub use kubeconfig::{
     SecretFormat, SecretRef, SecretTarget, UNBIND, kubeconfig_secret,
 };
 pub use operation::{
-    ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, OperationPhase, OperationPlan,
-    OperationReason, OperationService, OperationStage, OperationType, RebootSpec, RestoreSpec,
-    RotateCertificatesSpec, SnapshotSpec, StageSpec, VerifySpec,
+    ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, DrainSpec, OperationPhase,
+    OperationPlan, OperationReason, OperationService, OperationStage, OperationType, RebootSpec,
+    ResetSpec, RestoreSpec, RotateCertificatesSpec, SnapshotSpec, StageSpec, VerifySpec,
 };
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.
@@ -125,7 +125,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 14;
+pub const SCHEMA: u32 = 15;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -36,9 +36,11 @@ use super::{ClusterRef, cluster::values_explained};
     validation = Rule::new("has(self.spec.rotateServiceAccountKey) == (self.spec.type == 'RotateServiceAccountKey')").message("an operation of the type RotateServiceAccountKey, and no other, has `rotateServiceAccountKey`"),
     validation = Rule::new("!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey.stage != 'Now'").message("the stage Now is for certificate authorities (`rotateCA`)"),
     validation = Rule::new("has(self.spec.verify) == (self.spec.type == 'Verify')").message("an operation of the type Verify, and no other, has `verify`"),
+    validation = Rule::new("has(self.spec.drain) == (self.spec.type == 'Drain')").message("an operation of the type Drain, and no other, has `drain`"),
+    validation = Rule::new("has(self.spec.reset) == (self.spec.type == 'Reset')").message("an operation of the type Reset, and no other, has `reset`"),
     validation = Rule::new("!has(self.spec.snapshot) || self.spec.type == 'Snapshot'").message("only an operation of the type Snapshot has `snapshot`"),
     validation = Rule::new("!has(self.spec.rotateCertificates) || self.spec.type == 'RotateCertificates'").message("only an operation of the type RotateCertificates has `rotateCertificates`"),
-    validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.snapshot) == has(oldSelf.spec.snapshot) && (!has(self.spec.snapshot) || self.spec.snapshot == oldSelf.spec.snapshot) && has(self.spec.verify) == has(oldSelf.spec.verify) && (!has(self.spec.verify) || self.spec.verify == oldSelf.spec.verify) && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
+    validation = Rule::new("self.spec.type == oldSelf.spec.type && self.spec.clusterRef == oldSelf.spec.clusterRef && has(self.spec.snapshot) == has(oldSelf.spec.snapshot) && (!has(self.spec.snapshot) || self.spec.snapshot == oldSelf.spec.snapshot) && has(self.spec.verify) == has(oldSelf.spec.verify) && (!has(self.spec.verify) || self.spec.verify == oldSelf.spec.verify) && has(self.spec.restore) == has(oldSelf.spec.restore) && (!has(self.spec.restore) || self.spec.restore == oldSelf.spec.restore) && has(self.spec.reboot) == has(oldSelf.spec.reboot) && (!has(self.spec.reboot) || self.spec.reboot == oldSelf.spec.reboot) && has(self.spec.drain) == has(oldSelf.spec.drain) && (!has(self.spec.drain) || self.spec.drain == oldSelf.spec.drain) && has(self.spec.reset) == has(oldSelf.spec.reset) && (!has(self.spec.reset) || self.spec.reset == oldSelf.spec.reset) && has(self.spec.rotateCA) == has(oldSelf.spec.rotateCA) && (!has(self.spec.rotateCA) || self.spec.rotateCA == oldSelf.spec.rotateCA) && has(self.spec.rotateServiceAccountKey) == has(oldSelf.spec.rotateServiceAccountKey) && (!has(self.spec.rotateServiceAccountKey) || self.spec.rotateServiceAccountKey == oldSelf.spec.rotateServiceAccountKey) && has(self.spec.rotateCertificates) == has(oldSelf.spec.rotateCertificates) && (!has(self.spec.rotateCertificates) || self.spec.rotateCertificates == oldSelf.spec.rotateCertificates)").message("an operation is immutable except for approve, paused, activeDeadlineSeconds and ttlSecondsAfterFinished: create another ClusterOperation"),
     selectable = ".spec.clusterRef.name",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
@@ -59,7 +61,8 @@ pub struct ClusterOperationSpec {
     /// replaced, and they are written again with the new one. `Restore`: etcd's data are replaced by a snapshot; waits for
     /// approval. `Reboot`: nodes are rebooted, one after the other. `Verify`: a snapshot is restored for trial where it is,
     /// and the cluster is not touched. `Defragment`: unused space of etcd's databases goes back to the disks, of one member
-    /// after the other.
+    /// after the other. `Drain`: pods of nodes are evicted, one node after the other, and the nodes take no pods until
+    /// `kubectl uncordon`. `Reset`: a node leaves the cluster, is cleaned, and joins again as a new one; waits for approval.
     #[serde(rename = "type")]
     pub kind: OperationType,
 
@@ -78,6 +81,14 @@ pub struct ClusterOperationSpec {
     /// The nodes, for the type `Reboot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootSpec>,
+
+    /// The nodes, for the type `Drain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainSpec>,
+
+    /// The node, for the type `Reset`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<ResetSpec>,
 
     /// Whose certificates, for the type `RotateCertificates`. Without it: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,6 +156,10 @@ pub enum OperationType {
     Verify,
     /// Unused space of etcd's databases goes back to the disks.
     Defragment,
+    /// Pods of nodes are evicted.
+    Drain,
+    /// A node joins again as a new one.
+    Reset,
 }
 
 impl OperationType {
@@ -160,6 +175,8 @@ impl OperationType {
             Self::Reboot => "Reboot",
             Self::Verify => "Verify",
             Self::Defragment => "Defragment",
+            Self::Drain => "Drain",
+            Self::Reset => "Reset",
         }
     }
 }
@@ -219,6 +236,34 @@ pub struct RebootSpec {
     /// Whether pods are evicted before. Without it: as `upgrade_strategy` of the config says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<bool>,
+}
+
+/// Nodes to drain.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainSpec {
+    /// Their names, in this order.
+    #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 253)))]
+    pub nodes: Vec<String>,
+
+    /// True: pods without a controller, which no node makes again, are evicted as well. Without it: as `upgrade_strategy` of
+    /// the config says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+
+    /// True: pods that have data in an `emptyDir`, which are lost with them, are evicted as well. Without it: as
+    /// `upgrade_strategy` of the config says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_empty_dir_data: Option<bool>,
+}
+
+/// A node to reset.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResetSpec {
+    /// Its name. Another node has each role that a cluster cannot do without.
+    #[schemars(length(min = 1, max = 253))]
+    pub node: String,
 }
 
 /// Whose certificates are issued again.
@@ -492,6 +537,8 @@ mod tests {
                 with("Verify", &json!({"verify": {"snapshot": "a"}})),
             ),
             ("", with("Defragment", &json!({}))),
+            ("drain", with("Drain", &json!({"drain": {"nodes": ["n1"]}}))),
+            ("reset", with("Reset", &json!({"reset": {"node": "n1"}}))),
         ]
     }
 
@@ -550,7 +597,8 @@ mod tests {
                 let other = match own {
                     "restore" | "verify" => json!({"snapshot": "b"}),
                     "snapshot" => json!({"name": "b"}),
-                    "reboot" => json!({"nodes": ["n1", "n2"]}),
+                    "reboot" | "drain" => json!({"nodes": ["n1", "n2"]}),
+                    "reset" => json!({"node": "n2"}),
                     "rotateCertificates" => json!({"services": ["kubelet"]}),
                     _ => json!({"stage": "Complete"}),
                 };

@@ -317,6 +317,9 @@ pub struct BegunOperation {
     /// Which restore of the cluster it is, of one that restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<u32>,
+    /// Its node has left the cluster and is to join again, of one that resets a node.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_left: bool,
 }
 
 /// The snapshot before a removal: recorded before it is taken, so that a removal that was cut off finds its file again.

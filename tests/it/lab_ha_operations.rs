@@ -1,4 +1,4 @@
-//! `ClusterOperation`s on a real node: a snapshot, a reboot during which the operator is killed, a restore that waits for
+//! `ClusterOperation`s on a real node: a snapshot, a reboot during which the operator is killed, a drain, a restore that waits for
 //! approval, and new authorities.
 
 use std::time::{Duration, Instant};
@@ -84,6 +84,13 @@ fn operations_are_carried_out_on_a_real_node() {
     assert_ne!(after, before);
     management.settled(CLUSTER, MINUTES);
     assert_eq!(booted(&management), after, "once");
+
+    management.asks("empty", "Drain", &json!({"drain": {"nodes": ["n2"]}}));
+    management.operation_is("empty", "Succeeded");
+    let cordoned = inside(&["get", "node", "n2", "-o", "jsonpath={.spec.unschedulable}"]);
+    assert_eq!(cordoned.well().stdout, "true");
+    inside(&["uncordon", "n2"]).well();
+    management.settled(CLUSTER, MINUTES);
 
     management.asks("back", "Restore", &json!({"restore": {"snapshot": "s1"}}));
     let waits = management.operation_is("back", "AwaitingApproval");

@@ -1,12 +1,18 @@
 //! `ClusterOperation`s: each is done once, one at a time, and what cannot be undone waits for a person.
 
-use rke_operator::{facts::ContainerState, model::AgentProgram};
+use std::sync::{Arc, Mutex};
+
+use rke_operator::{
+    facts::ContainerState,
+    model::{AgentProgram, Component},
+    plan::HostAction,
+};
 use serde_json::{Value, json};
 
 use crate::{
     fake_api::FakeApi,
     operator_rig::{Rig, clock, cluster, is, message, minutes, reason, settled, the_scheduler_is},
-    sim::remote::{Purpose, SimRemote},
+    sim::remote::{Purpose, SimRemote, Turn},
 };
 
 const PLURAL: &str = "clusteroperations";
@@ -29,6 +35,23 @@ fn reboot(name: &str) -> Value {
 
 fn phase(object: &Value) -> &str {
     object["status"]["phase"].as_str().unwrap_or_default()
+}
+
+const ALL: &[&str] = &["controlplane", "etcd", "worker"];
+const WORKER: &[&str] = &["worker"];
+
+/// The same cluster with these nodes after `n1`.
+fn with_nodes(roles: &[&[&str]]) -> Value {
+    let mut object = cluster("a", "n1");
+    let nodes = object["spec"]["config"]["nodes"].as_array_mut().unwrap();
+    for (number, role) in (2..).zip(roles) {
+        let mut node = nodes[0].clone();
+        node["address"] = format!("10.0.0.{number}").into();
+        node["hostname_override"] = format!("n{number}").into();
+        node["role"] = json!(role);
+        nodes.push(node);
+    }
+    object
 }
 
 async fn built() -> Rig {
@@ -437,15 +460,19 @@ async fn a_snapshot_is_taken_on_request() {
     assert_eq!(taken, 3);
 }
 
+fn agent() -> AgentProgram {
+    AgentProgram {
+        file: "/nowhere/rke-operator".into(),
+        sha256: "0123456789abcdef".repeat(4),
+        architecture: "x86_64".to_owned(),
+    }
+}
+
 /// Its result is what the nodes find: a snapshot that cannot be restored for trial, or that none has, is a failure at once.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_is_restored_for_trial() {
     let rig = Rig::with(SimRemote::bare(&["n1"]), FakeApi::new(clock()), |options| {
-        options.agent = Some(AgentProgram {
-            file: "/nowhere/rke-operator".into(),
-            sha256: "0123456789abcdef".repeat(4),
-            architecture: "x86_64".to_owned(),
-        });
+        options.agent = Some(agent());
     });
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
@@ -472,6 +499,31 @@ async fn a_snapshot_is_restored_for_trial() {
     rig.operation_is("down", "Running", "Retrying").await;
     rig.nodes.revive("n1");
     rig.succeeds("down").await;
+}
+
+/// A node that is away may have it: that is not known before it answers.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_a_node_that_is_away_may_have_is_sought_again() {
+    let remote = SimRemote::bare(&["n1", "n2", "n3"]);
+    let rig = Rig::with(remote, FakeApi::new(clock()), |options| {
+        options.agent = Some(agent());
+    });
+    rig.create(&with_nodes(&[ALL, ALL])).await;
+    rig.ready("a").await;
+    rig.nodes.kill("n2");
+    rig.asks(&operation(
+        "none",
+        "Verify",
+        &json!({"verify": {"snapshot": "none"}}),
+    ));
+    let tried = rig.operation_is("none", "Running", "Retrying").await;
+    let text = message(&tried, "Complete");
+    assert!(
+        text.contains("no node that answers has the snapshot"),
+        "{text}"
+    );
+    rig.nodes.revive("n2");
+    rig.operation_is("none", "Failed", "NotProven").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -553,4 +605,144 @@ async fn a_restore_goes_on_after_the_operator_was_killed() {
         assert_eq!(rig.restores(), 1, "ended at step {step}");
         assert!(!rig.is_cordoned(), "ended at step {step}");
     }
+}
+
+fn reset(name: &str, node: &str) -> Value {
+    operation(name, "Reset", &json!({"reset": {"node": node}}))
+}
+
+/// A control plane and a worker.
+async fn with_a_worker() -> Rig {
+    let rig = Rig::start(&["n1", "n2"]);
+    rig.create(&with_nodes(&[WORKER])).await;
+    rig.ready("a").await;
+    rig
+}
+
+impl Rig {
+    /// Counts how often a node is cleaned from now on.
+    fn cleanings(&self) -> Arc<Mutex<Vec<String>>> {
+        let cleaned = Arc::new(Mutex::new(Vec::new()));
+        let counted = Arc::clone(&cleaned);
+        self.nodes.script(move |_, _, step| {
+            if let Some((node, HostAction::CleanHost { .. })) = step.action.on_host() {
+                counted.lock().unwrap().push(node.to_string());
+            }
+            Turn::Go
+        });
+        cleaned
+    }
+
+    fn is_a_node(&self, node: &str) -> bool {
+        self.nodes.world(|world| {
+            let runs = world.truth.up(&node.into()).unwrap();
+            runs.container(Component::Kubelet).is_some()
+                && world.etcd().nodes.contains_key(&node.into())
+        })
+    }
+}
+
+/// The node leaves, is cleaned and joins again, once its plan is approved; the Cluster is Ready again.
+#[tokio::test(start_paused = true)]
+async fn a_node_is_reset_once_it_is_approved() {
+    let rig = with_a_worker().await;
+    let cleaned = rig.cleanings();
+    for (name, node, why) in [
+        ("other", "n3", "the config does not name node `n3`"),
+        ("last", "n1", "no other node has the role"),
+    ] {
+        rig.asks(&reset(name, node));
+        let refused = rig.operation_is(name, "Refused", "NotPossible").await;
+        assert!(message(&refused, "Complete").contains(why), "{refused:#}");
+    }
+    rig.asks(&reset("one", "n2"));
+    let waiting = rig.operation_is("one", "Pending", "AwaitingApproval").await;
+    minutes(60).await;
+    assert!(cleaned.lock().unwrap().is_empty());
+    rig.approve("one", waiting["status"]["plan"]["digest"].as_str().unwrap());
+    rig.succeeds("one").await;
+    rig.ready("a").await;
+    assert!(rig.is_a_node("n2"));
+    minutes(60).await;
+    assert_eq!(*cleaned.lock().unwrap(), ["n2"]);
+}
+
+/// The other member of etcd would be without a majority.
+#[tokio::test(start_paused = true)]
+async fn one_of_two_members_of_etcd_is_not_reset() {
+    let rig = Rig::start(&["n1", "n2"]);
+    rig.create(&with_nodes(&[ALL])).await;
+    rig.ready("a").await;
+    let cleaned = rig.cleanings();
+    rig.asks(&reset("one", "n2"));
+    let refused = rig.operation_is("one", "Refused", "NotPossible").await;
+    let text = message(&refused, "Complete");
+    assert!(text.contains("cannot leave the cluster"), "{text}");
+    minutes(60).await;
+    assert!(cleaned.lock().unwrap().is_empty());
+    rig.ready("a").await;
+}
+
+/// What the config says and was not done yet comes first: the approval is of the node alone.
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_reset_while_the_cluster_differs_from_its_config() {
+    let rig = with_a_worker().await;
+    let cleaned = rig.cleanings();
+    let services = json!({"kube-api": {"extra_args": {"v": "4"}}});
+    let edit = json!({"spec": {"changes": "Approve", "config": {"services": services}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    rig.until("a", |cluster| {
+        reason(cluster, "UpToDate") == "AwaitingApproval"
+    })
+    .await;
+    rig.asks(&reset("one", "n2"));
+    let waits = rig.operation_is("one", "Pending", "Retrying").await;
+    assert!(
+        message(&waits, "Complete").contains("comes first"),
+        "{waits:#}"
+    );
+    let back = json!({"spec": {"changes": "Automatic"}});
+    rig.api.patch("clusters", "", "a", &back);
+    let waiting = rig.operation_is("one", "Pending", "AwaitingApproval").await;
+    rig.approve("one", waiting["status"]["plan"]["digest"].as_str().unwrap());
+    rig.succeeds("one").await;
+    assert_eq!(*cleaned.lock().unwrap(), ["n2"]);
+}
+
+/// Ended at any step, the next process goes on: the node has left once, and is a node again.
+#[tokio::test(start_paused = true)]
+async fn a_reset_goes_on_after_the_operator_was_killed() {
+    for step in [0, 1, 2, 4, 6, 8, 10, 14, 18, 24] {
+        let rig = with_a_worker().await;
+        rig.asks(&reset("one", "n2"));
+        let waiting = rig.operation_is("one", "Pending", "AwaitingApproval").await;
+        let halt = rig.nodes.halt(Purpose::Up, step);
+        rig.approve("one", waiting["status"]["plan"]["digest"].as_str().unwrap());
+        tokio::select! {
+            () = halt.reached() => {}
+            _ = rig.succeeds("one") => {}
+        }
+        halt.lift();
+        let (api, nodes) = rig.stop().await;
+        let rig = Rig::with(nodes, api, |_| {});
+        let cleaned = rig.cleanings();
+        rig.succeeds("one").await;
+        rig.ready("a").await;
+        assert!(rig.is_a_node("n2"), "ended at step {step}");
+        minutes(60).await;
+        assert!(cleaned.lock().unwrap().len() < 2, "ended at step {step}");
+    }
+}
+
+/// Nodes that the cluster does not have are not begun with.
+#[tokio::test(start_paused = true)]
+async fn only_nodes_of_the_cluster_are_drained() {
+    let rig = with_a_worker().await;
+    let drain = json!({"drain": {"nodes": ["n2", "n3"]}});
+    rig.asks(&operation("one", "Drain", &drain));
+    let refused = rig.operation_is("one", "Refused", "NotPossible").await;
+    assert_eq!(
+        message(&refused, "Complete"),
+        "the cluster has no node `n3`"
+    );
 }

@@ -8,7 +8,7 @@ use crate::{
     error::{ErrorClass, Explain},
     etcd::{defrag::Shrunk, snapshot::SnapshotName},
     facts::Unreachable,
-    model::NodeName,
+    model::{NodeName, quoted},
     operator::{context::explained, operation::AtOnce},
     snapshots::{Answer, Doing, SavedOnce, record::Grade},
     state::ClusterState,
@@ -57,6 +57,14 @@ pub(super) async fn done(
             let members = done.members.iter().map(Shrunk::line);
             let disarmed = (done.disarmed > 0).then(|| "the alarm NOSPACE has ended".to_owned());
             Ok(lines(members.chain(disarmed)))
+        }
+        AtOnce::Drain(nodes, rules) => {
+            let draining = converge::drain(nodes, *rules, saved, environment, &|_, _| ());
+            Box::pin(draining).await?;
+            Ok(format!(
+                "drained: {}; `kubectl uncordon` has them take pods again",
+                quoted(nodes)
+            ))
         }
     }
 }

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     api::{
-        ClusterOperation, OperationPlan, OperationReason,
+        ClusterOperation, OperationPlan, OperationReason, OperationType,
         conditions::{ConditionSet, ConditionType, Reason, shorten},
     },
     apply::stop::StopCause,
-    converge::{self, Convergence, Error, Goal, Named, Outcome, RestoreError},
+    converge::{self, Convergence, Error, Goal, Iteration, Named, Outcome, RestoreError},
     environment::Environment,
     error::{ErrorClass, Explain},
     model::printable_lines,
@@ -69,6 +69,8 @@ struct Operation<'a> {
     began: Option<Timestamp>,
     /// Which restore of the cluster it is.
     restore: Option<u32>,
+    /// Its node has left the cluster, of one that resets a node.
+    has_left: bool,
 }
 
 impl Operation<'_> {
@@ -77,6 +79,13 @@ impl Operation<'_> {
             began: self.began,
             ..Told::new(reason, message)
         }
+    }
+
+    /// True for one next to which nothing else is done: the cluster is partly of the time before, or a run by the config
+    /// would join a node that is leaving.
+    fn is_alone(&self) -> bool {
+        let leaves = self.object.spec.kind == OperationType::Reset && !self.has_left;
+        self.began.is_some() && (self.restore.is_some() || leaves)
     }
 
     /// How much of its time is left; `None`: none.
@@ -133,6 +142,7 @@ impl Reconcile<'_> {
             now,
             began: known.map(|known| known.at),
             restore: known.and_then(|known| known.restore),
+            has_left: known.is_some_and(|known| known.has_left),
         };
         let at = operation.began.unwrap_or(now);
         let errand = Errand::of(&object.spec, &operation.uid, at, &wanted.intent, &saved);
@@ -143,7 +153,14 @@ impl Reconcile<'_> {
         }
         let mut errand = match errand {
             Ok(errand) => errand,
-            Err(why) => return self.kept_from(&operation, &why, ErrorClass::User).await,
+            Err(why) => {
+                // What the config says now comes first: it may name the node no longer.
+                let operation = Operation {
+                    has_left: true,
+                    ..operation
+                };
+                return self.kept_from(&operation, &why, ErrorClass::User).await;
+            }
         };
         if operation.left(now).is_none() {
             let why = failure(object).unwrap_or("a run of it was in progress");
@@ -183,6 +200,24 @@ impl Reconcile<'_> {
         self.plan(operation, goal, &errand, wanted, &asked).await
     }
 
+    /// What there is to do; the error is what becomes of the pass where that cannot be seen.
+    async fn iteration<'w>(
+        &mut self,
+        operation: &Operation<'_>,
+        goal: Goal<'_>,
+        wanted: &Wanted,
+        environment: &'w Environment,
+    ) -> Result<Result<Box<Iteration<'w>>, Operated>, ReconcileError> {
+        Ok(match self.observe(goal, wanted, environment).await? {
+            Ok(Ok(iteration)) => Ok(iteration),
+            Ok(Err(error)) => {
+                let text = explained(&error);
+                Err(self.kept_from(operation, &text, error.class()).await?)
+            }
+            Err(cause) => Err(Operated::Stops(stopped(cause))),
+        })
+    }
+
     /// Looks what there is to do, and begins it, once it may be begun.
     async fn plan(
         &mut self,
@@ -192,15 +227,30 @@ impl Reconcile<'_> {
         wanted: &Wanted,
         environment: &Environment,
     ) -> Result<Operated, ReconcileError> {
-        let iteration = match self.observe(goal, wanted, environment).await? {
-            Ok(Ok(iteration)) => iteration,
-            Ok(Err(error)) => {
-                let text = explained(&error);
-                return self.kept_from(&operation, &text, error.class()).await;
+        if errand.is_leaving() {
+            let as_it_is = Goal::Up(&wanted.intent);
+            match self
+                .iteration(&operation, as_it_is, wanted, environment)
+                .await?
+            {
+                Ok(iteration) if iteration.survey().plan.is_empty() => {}
+                Ok(_) => {
+                    let why = "the cluster is not as its config says, and that comes first";
+                    return self.kept_from(&operation, why, ErrorClass::Host).await;
+                }
+                Err(operated) => return Ok(operated),
             }
-            Err(cause) => return Ok(Operated::Stops(stopped(cause))),
+        }
+        let looked = self.iteration(&operation, goal, wanted, environment);
+        let iteration = match looked.await? {
+            Ok(iteration) => iteration,
+            Err(operated) => return Ok(operated),
         };
         let plan = &iteration.survey().plan;
+        if plan.is_empty() && errand.is_leaving() {
+            let why = stays(plan);
+            return self.kept_from(&operation, &why, ErrorClass::User).await;
+        }
         if plan.is_empty() {
             return self.nothing_to_do(&operation).await;
         }
@@ -260,7 +310,7 @@ impl Reconcile<'_> {
         saved: &ClusterState,
     ) -> Result<Operated, ReconcileError> {
         let intent = &wanted.intent;
-        if intent.etcd.external().is_some() {
+        if doing.is_of_etcd() && intent.etcd.external().is_some() {
             let error = RestoreError::ExternalEtcd;
             let text = explained(&error);
             return self.kept_from(&operation, &text, error.class()).await;
@@ -321,6 +371,9 @@ impl Reconcile<'_> {
         };
         let ended = self.run_of(task, environment).await?;
         let (text, class) = match ended {
+            Ok(Convergence::Settled(Outcome::Converged { .. })) if errand.is_leaving() => {
+                return self.joins_again(operation).await;
+            }
             Ok(Convergence::Settled(Outcome::Converged { .. })) => {
                 return self.ended_well(operation, errand.done()).await;
             }
@@ -339,6 +392,24 @@ impl Reconcile<'_> {
         )
         .await;
         self.kept_from(operation, &text, class).await
+    }
+
+    /// Its node has left the cluster and is clean: the next pass joins it.
+    async fn joins_again(&self, operation: &Operation<'_>) -> Result<Operated, ReconcileError> {
+        let operation = Operation {
+            has_left: true,
+            name: operation.name.clone(),
+            uid: operation.uid.clone(),
+            ..*operation
+        };
+        let began = operation.began.unwrap_or(operation.now);
+        match self.remember(&operation, began, None).await {
+            Ok(()) => Ok(Operated::Stops(Action::requeue(Duration::ZERO))),
+            Err(error) => {
+                let text = explained(&error);
+                self.kept_from(&operation, &text, error.class()).await
+            }
+        }
     }
 
     /// The run itself.
@@ -380,12 +451,12 @@ impl Reconcile<'_> {
         ended: Option<Timestamp>,
     ) -> Result<(), StateError> {
         let uid = operation.uid.clone();
-        let restore = operation.restore;
         let begun = BegunOperation {
             uid,
             at,
             ended,
-            restore,
+            restore: operation.restore,
+            has_left: operation.has_left,
         };
         memory::remember_operation(self.ctx, self.view, &operation.name, begun).await
     }
@@ -496,8 +567,7 @@ impl Reconcile<'_> {
         operation::tell(self.ctx, operation.object, &operation.told(reason, why)).await?;
         Ok(if never {
             Operated::Over
-        } else if operation.restore.is_some() && operation.began.is_some() {
-            // Nothing else is done to a cluster that is partly of the time before.
+        } else if operation.is_alone() {
             Operated::Stops(Action::retry(AGAIN))
         } else {
             Operated::Again(AGAIN)
@@ -543,6 +613,16 @@ impl Reconcile<'_> {
         .await;
         Ok(Operated::Over)
     }
+}
+
+/// Why a node does not leave.
+fn stays(plan: &Plan) -> String {
+    let left = plan.notes.iter().filter(|note| note.is_left);
+    let left = left.map(|note| format!("\n{}", note.text));
+    format!(
+        "the node cannot leave the cluster:{}",
+        left.collect::<String>()
+    )
 }
 
 /// What ends a run for it.

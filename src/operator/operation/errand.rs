@@ -14,7 +14,7 @@ use crate::{
     },
     environment::Environment,
     etcd::snapshot::SnapshotName,
-    model::{Component, NodeName},
+    model::{Component, DrainRules, NodeName},
     operator::context::explained,
     plan::Reboot,
     state::ClusterState,
@@ -30,8 +30,18 @@ pub(in crate::operator) enum Errand {
     Keys(Rotated, RotationStage),
     /// Nodes that are rebooted.
     Reboot(Reboot),
+    /// A node that leaves, is cleaned, and joins again.
+    Reset(Box<Reset>),
     /// A snapshot in place of etcd's data.
     Restore(Replacement),
+}
+
+/// A node that is to be as one that was never in the cluster, and then in it.
+pub(in crate::operator) struct Reset {
+    /// The config without it.
+    rest: Intent,
+    /// It has left.
+    has_left: bool,
 }
 
 /// What takes no run: nothing that the config asks for is changed by it.
@@ -42,6 +52,18 @@ pub(in crate::operator) enum AtOnce {
     Verification(SnapshotName),
     /// Unused space of etcd's databases goes back to the disks.
     Defragmentation,
+    /// Pods of these nodes are evicted.
+    Drain(Vec<NodeName>, DrainRules),
+}
+
+impl AtOnce {
+    /// True for what is done to etcd on the cluster's nodes.
+    pub(in crate::operator) const fn is_of_etcd(&self) -> bool {
+        match self {
+            Self::Snapshot(_) | Self::Verification(_) | Self::Defragmentation => true,
+            Self::Drain(..) => false,
+        }
+    }
 }
 
 /// A snapshot to restore, as the spec names it.
@@ -123,6 +145,8 @@ impl Errand {
                 Self::AtOnce(AtOnce::Verification(name))
             }
             OperationType::Defragment => Self::AtOnce(AtOnce::Defragmentation),
+            OperationType::Drain => Self::AtOnce(drain(spec, intent, saved)?),
+            OperationType::Reset => Self::Reset(Box::new(reset(spec, uid, intent, saved)?)),
             OperationType::Restore => {
                 let Some(restore) = &spec.restore else {
                     return Err("it names no snapshot".to_owned());
@@ -140,7 +164,7 @@ impl Errand {
     }
 
     /// What the run brings about; the error is what takes none.
-    pub(in crate::operator) const fn goal<'a>(
+    pub(in crate::operator) fn goal<'a>(
         &'a self,
         intent: &'a Intent,
     ) -> Result<Goal<'a>, &'a AtOnce> {
@@ -149,6 +173,8 @@ impl Errand {
             Self::Certificates(_) => Goal::Renew(intent),
             Self::Keys(rotated, _) => Goal::RotateKeys(*rotated, intent),
             Self::Reboot(reboot) => Goal::Reboot(reboot, intent),
+            Self::Reset(reset) if reset.has_left => Goal::Up(intent),
+            Self::Reset(reset) => Goal::Up(&reset.rest),
             Self::Restore(_) => Goal::Restore(intent),
         })
     }
@@ -163,7 +189,7 @@ impl Errand {
                 environment.service_account_key = Some(*stage);
             }
             Self::Keys(Rotated::Authorities, stage) => environment.authorities = Some(*stage),
-            Self::Reboot(_) | Self::AtOnce(_) => {}
+            Self::Reboot(_) | Self::Reset(_) | Self::AtOnce(_) => {}
             Self::Restore(restore) => {
                 environment.lose.clone_from(&restore.lose);
                 environment.restore.clone_from(&restore.request);
@@ -176,6 +202,7 @@ impl Errand {
     pub(in crate::operator) const fn wants_approval(&self) -> bool {
         match self {
             Self::Keys(Rotated::Authorities, RotationStage::Complete | RotationStage::Now)
+            | Self::Reset(_)
             | Self::Restore(_) => true,
             Self::Keys(..) | Self::Certificates(_) | Self::Reboot(_) | Self::AtOnce(_) => false,
         }
@@ -196,8 +223,17 @@ impl Errand {
     pub(in crate::operator) const fn replacement(&self) -> Option<&Replacement> {
         match self {
             Self::Restore(replacement) => Some(replacement),
-            Self::Certificates(_) | Self::Keys(..) | Self::Reboot(_) | Self::AtOnce(_) => None,
+            Self::Certificates(_)
+            | Self::Keys(..)
+            | Self::Reboot(_)
+            | Self::Reset(_)
+            | Self::AtOnce(_) => None,
         }
+    }
+
+    /// True for a node that is on its way out of the cluster. A run by the config alone would join it again.
+    pub(in crate::operator) fn is_leaving(&self) -> bool {
+        matches!(self, Self::Reset(reset) if !reset.has_left)
     }
 
     /// What is reported at the end, and what is left to do.
@@ -206,6 +242,9 @@ impl Errand {
             Self::AtOnce(AtOnce::Snapshot(_)) => "the snapshot was taken",
             Self::AtOnce(AtOnce::Verification(_)) => "the snapshot is proven",
             Self::AtOnce(AtOnce::Defragmentation) => "every member of etcd was defragmented",
+            Self::AtOnce(AtOnce::Drain(..)) => {
+                "the nodes were drained; `kubectl uncordon` has them take pods again"
+            }
             Self::Certificates(_) => "the certificates were issued again",
             Self::Keys(Rotated::EncryptionKey, _) => {
                 "everything that is encrypted is encrypted with the new key"
@@ -229,9 +268,53 @@ impl Errand {
                  until they are restarted; copied kubeconfigs are fetched again"
             }
             Self::Reboot(_) => "the nodes were rebooted",
+            Self::Reset(_) => "the node was cleaned, and has joined again",
             Self::Restore(_) => "etcd has the data of the snapshot",
         }
     }
+}
+
+fn drain(
+    spec: &ClusterOperationSpec,
+    intent: &Intent,
+    saved: &ClusterState,
+) -> Result<AtOnce, String> {
+    let Some(drain) = &spec.drain else {
+        return Err("it names no nodes".to_owned());
+    };
+    let nodes: Vec<_> = drain.nodes.iter().cloned().map(NodeName).collect();
+    let mut named = nodes.iter();
+    if let Some(node) = named.find(|node| !saved.inventory.contains_key(*node)) {
+        return Err(format!("the cluster has no node `{node}`"));
+    }
+    let rules = intent.upgrade.drain.unwrap_or_default();
+    let delete_local_data = drain.delete_empty_dir_data;
+    let rules = DrainRules {
+        force: drain.force.unwrap_or(rules.force),
+        delete_local_data: delete_local_data.unwrap_or(rules.delete_local_data),
+        ..rules
+    };
+    Ok(AtOnce::Drain(nodes, rules))
+}
+
+fn reset(
+    spec: &ClusterOperationSpec,
+    uid: &str,
+    intent: &Intent,
+    saved: &ClusterState,
+) -> Result<Reset, String> {
+    let Some(reset) = &spec.reset else {
+        return Err("it names no node".to_owned());
+    };
+    let node = NodeName(reset.node.clone());
+    if !intent.nodes.contains_key(&node) {
+        return Err(format!("the config does not name node `{node}`"));
+    }
+    let rest = intent.without(&node);
+    let rest = rest.map_err(|role| format!("no other node has the role `{}`", role.name()))?;
+    let mut known = saved.memory.operations.values();
+    let has_left = known.any(|known| known.uid == uid && known.has_left);
+    Ok(Reset { rest, has_left })
 }
 
 /// Keys and certificates that a person keeps are not replaced.

@@ -41,6 +41,7 @@ fn what_is_written_is_read_back() {
                 at: Timestamp::UNIX_EPOCH,
                 ended: Some(Timestamp::UNIX_EPOCH),
                 restore: Some(1),
+                has_left: true,
             },
         )]),
         last_snapshot: Some(RemovalSnapshot {
