@@ -32,7 +32,7 @@ use crate::{
     },
     facts::{Actual, KeptFacts, NodeFact},
     host::{
-        Dial, HostKeys, any_server,
+        Awaited, Dial, HostKeys, any_server,
         pool::{ConnectionTarget, Hosts},
     },
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
@@ -197,13 +197,25 @@ impl<'a> Context<'a> {
 
 /// Docker on real nodes, over SSH.
 pub struct OverSsh {
-    /// How a TCP stream to a node is opened.
-    pub dial: Arc<dyn Dial>,
+    dial: Arc<dyn Dial>,
+    awaited: Awaited,
+}
+
+impl OverSsh {
+    /// Over streams that are opened so.
+    pub fn new(dial: Arc<dyn Dial>) -> Self {
+        Self::shown_in(Awaited::default(), dial)
+    }
+
+    /// The same, and which nodes are being read is shown there.
+    pub fn shown_in(awaited: Awaited, dial: Arc<dyn Dial>) -> Self {
+        Self { dial, awaited }
+    }
 }
 
 impl Remote for OverSsh {
     fn session(&self, host_keys: Arc<dyn HostKeys>) -> Box<dyn RemoteSession> {
-        let hosts = Hosts::new(Arc::clone(&self.dial), host_keys);
+        let hosts = Hosts::shown_in(self.awaited.clone(), Arc::clone(&self.dial), host_keys);
         Box::new(Open {
             apis: Apis::new(&hosts),
             hosts,

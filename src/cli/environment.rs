@@ -86,9 +86,10 @@ pub(super) fn open(
         host_keys.unrecorded()
     };
     Ok(Environment {
-        remote: Arc::new(OverSsh {
-            dial: Arc::new(TcpDial),
-        }),
+        remote: Arc::new(OverSsh::shown_in(
+            session.awaited.clone(),
+            Arc::new(TcpDial),
+        )),
         host_keys: Arc::new(host_keys),
         store: Arc::new(FileStore::beside(config)),
         kubeconfig: Arc::new(FileKubeconfig::beside(config)),

@@ -12,6 +12,7 @@ use super::{
     owner, print,
     report::{CliError, Failure},
     session::{STOPPED, Session},
+    stream::shown,
     up::Run,
 };
 use crate::{
@@ -35,7 +36,8 @@ pub(super) async fn reboot(args: &NodeReboot, session: &Session) -> Result<Ended
         format!("{text} {name}")
     });
     let goal = Goal::Reboot(&request, &intent);
-    let survey = Box::pin(converge::survey(&goal, &environment)).await?;
+    let looks = Box::pin(converge::survey(&goal, &environment));
+    let survey = shown(session, looks).await?;
     let request = request.going_on(&survey.actual, now);
     drop(survey);
     let run = Run {

@@ -8,6 +8,7 @@ use super::{
     report::CliError,
     rke_state,
     session::{STOPPED, Session},
+    stream::shown,
 };
 use crate::{
     converge::{Goal, Removal, survey},
@@ -46,7 +47,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         biased;
         // Nothing is written, so there is nothing to finish.
         _ = session.stop.stopped() => return Ok(STOPPED),
-        survey = Box::pin(survey) => survey?,
+        survey = shown(session, Box::pin(survey)) => survey?,
     };
     match args.output {
         Output::Text if args.full => print::data(&render_in_full(&survey.plan))?,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{output::Screen, prompt::Prompt};
-use crate::apply::stop::Stop;
+use crate::{apply::stop::Stop, host::Awaited};
 
 /// The exit code of a command that Ctrl-C or SIGTERM ended (128 + SIGINT).
 pub const STOPPED: u8 = 130;
@@ -50,6 +50,10 @@ pub struct Session {
     pub prompt: Prompt,
     /// The steps that are in flight.
     pub in_flight: Arc<InFlight>,
+    /// The nodes that are being read.
+    pub awaited: Awaited,
+    /// Nodes are logged in to with the SSH agent, whatever the config says.
+    pub ssh_agent: bool,
 }
 
 impl Session {
@@ -61,6 +65,8 @@ impl Session {
             stop,
             prompt,
             in_flight: Arc::default(),
+            awaited: Awaited::default(),
+            ssh_agent: false,
         }
     }
 }

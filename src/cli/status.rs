@@ -11,6 +11,7 @@ use super::{
     print,
     report::CliError,
     session::{STOPPED, Session},
+    stream::shown,
 };
 use crate::{
     converge::inspect,
@@ -48,7 +49,7 @@ pub(super) async fn look(
     let seen = tokio::select! {
         biased;
         _ = session.stop.stopped() => return Ok(None),
-        seen = inspect(&intent, &environment) => seen?,
+        seen = shown(session, inspect(&intent, &environment)) => seen?,
     };
     Ok(Some(Status::of(&seen.seen())))
 }

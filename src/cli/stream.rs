@@ -6,13 +6,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{
     args::Output,
-    output::{Screen, json, lines::Lines},
+    output::{
+        Screen, json,
+        lines::{Lines, count},
+    },
     session::Session,
 };
 use crate::{
     apply::event::{Event, Events},
     converge::{Consent, Convergence, Error, Purpose, converge},
     environment::Environment,
+    model::NodeName,
 };
 
 /// Lifecycle events wait for room; this is room enough that they do not.
@@ -30,6 +34,7 @@ pub(super) async fn converge_shown<P: Purpose, R>(
 ) -> Result<Convergence<P::Outcome, R>, Error> {
     let (events, mut incoming) = Events::channel(CAPACITY);
     let mut sink = Sink::new(output, &session.screen);
+    let mut looking = Looking::new(session);
     let run = converge(purpose, environment, consent, &events, &session.stop);
     let mut run = Box::pin(run);
     let mut ticks = interval(REDRAW);
@@ -46,7 +51,9 @@ pub(super) async fn converge_shown<P: Purpose, R>(
                 sink.show(&event);
             }
             outcome = &mut run => break outcome,
-            _ = ticks.tick() => sink.tick(),
+            _ = ticks.tick() => if !sink.tick() {
+                looking.tick();
+            },
         }
     };
     while let Ok(event) = incoming.try_recv() {
@@ -96,21 +103,123 @@ impl<'a> Sink<'a> {
         }
     }
 
-    fn tick(&mut self) {
+    /// False where no step runs.
+    fn tick(&mut self) -> bool {
         let Self::Lines {
             lines,
             screen,
             begun,
         } = self
         else {
-            return;
+            return true;
         };
         if screen.is_live() {
-            screen.status(&lines.status(begun.elapsed()));
-        } else {
-            for line in lines.reminders(begun.elapsed()) {
-                screen.print_unless_quiet(&line);
+            let status = lines.status(begun.elapsed());
+            let runs = !status.is_empty();
+            if runs {
+                screen.status(&status);
             }
+            return runs;
         }
+        for line in lines.reminders(begun.elapsed()) {
+            screen.print_unless_quiet(&line);
+        }
+        lines.runs()
+    }
+}
+
+/// How often a pipe or a log has another line about nodes that are awaited.
+const REMINDER: Duration = Duration::from_secs(10);
+/// So long nothing is shown: most looks are over by then.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many nodes are named.
+const NAMED: usize = 3;
+
+/// Shows which nodes are awaited while something is looked at.
+struct Looking<'a> {
+    session: &'a Session,
+    /// Since when nodes are awaited without a break.
+    since: Option<Instant>,
+    remind_at: Duration,
+}
+
+impl<'a> Looking<'a> {
+    const fn new(session: &'a Session) -> Self {
+        Self {
+            session,
+            since: None,
+            remind_at: REMINDER,
+        }
+    }
+
+    fn tick(&mut self) {
+        let nodes = self.session.awaited.nodes();
+        if nodes.is_empty() {
+            (self.since, self.remind_at) = (None, REMINDER);
+            self.session.screen.status("");
+            return;
+        }
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        let screen = &self.session.screen;
+        if screen.is_live() && waited >= PATIENCE {
+            screen.status(&awaited(&nodes, waited));
+        } else if !screen.is_live() && waited >= self.remind_at {
+            self.remind_at += REMINDER;
+            screen.print_unless_quiet(&format!("still {}", awaited(&nodes, waited)));
+        }
+    }
+}
+
+/// `waits for n1, n2, n3 and 4 more nodes, 8 s`.
+fn awaited(nodes: &[NodeName], waited: Duration) -> String {
+    let named: Vec<&str> = nodes
+        .iter()
+        .take(NAMED)
+        .map(|node| node.0.as_str())
+        .collect();
+    let more = nodes.len().saturating_sub(NAMED);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {}", count(more, "more node")),
+    };
+    let seconds = waited.as_secs();
+    format!("waits for {}{more}, {seconds} s", named.join(", "))
+}
+
+/// What a look gives; the nodes that it waits for are shown meanwhile.
+pub(super) async fn shown<T>(session: &Session, look: impl Future<Output = T>) -> T {
+    let mut looking = Looking::new(session);
+    let mut look = std::pin::pin!(look);
+    let mut ticks = interval(REDRAW);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let seen = loop {
+        tokio::select! {
+            biased;
+            seen = &mut look => break seen,
+            _ = ticks.tick() => looking.tick(),
+        }
+    };
+    session.screen.status("");
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_nodes_are_named() {
+        let nodes: Vec<NodeName> = (1..8).map(|n| NodeName(format!("n{n}"))).collect();
+        let eight = Duration::from_millis(8400);
+        assert_eq!(awaited(&nodes[..1], eight), "waits for n1, 8 s");
+        assert_eq!(awaited(&nodes[..3], eight), "waits for n1, n2, n3, 8 s");
+        assert_eq!(
+            awaited(&nodes[..4], eight),
+            "waits for n1, n2, n3 and 1 more node, 8 s"
+        );
+        assert_eq!(
+            awaited(&nodes, eight),
+            "waits for n1, n2, n3 and 4 more nodes, 8 s"
+        );
     }
 }

@@ -15,6 +15,7 @@ use super::{
     report::CliError,
     rke_state,
     session::{STOPPED, Session},
+    stream::shown,
 };
 use crate::{
     converge::{Goal, silent, survey},
@@ -50,7 +51,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
         let survey = tokio::select! {
             biased;
             _ = session.stop.stopped() => return Ok(STOPPED),
-            survey = survey(&goal, &environment) => survey?,
+            survey = shown(session, survey(&goal, &environment)) => survey?,
         };
         Some(silent(&survey.actual))
     } else {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::model::Endpoint;
 
 pub mod any_server;
+mod awaited;
 mod bastion;
 mod bounded;
 mod containers;
@@ -43,6 +44,7 @@ mod ssh;
 mod wire;
 mod words;
 
+pub use awaited::Awaited;
 pub use containers::ClaimOutcome;
 pub use create_body::Stamp;
 pub use dial::{OtherMachines, ServiceRanges, TcpDial};

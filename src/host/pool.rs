@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    Dial, Hop, Host, HostError, HostKeys, Place, Stream, Trust,
+    Awaited, Dial, Hop, Host, HostError, HostKeys, Place, Stream, Trust,
     bastion::{FromBastion, Jump},
     machine::direct,
 };
@@ -83,6 +83,7 @@ struct Pool {
     keys: Arc<dyn HostKeys>,
     aims: StdMutex<Aims>,
     idle: usize,
+    awaited: Awaited,
     /// Those with a connection, the oldest first.
     opened: StdMutex<VecDeque<Weak<Slot>>>,
 }
@@ -183,13 +184,28 @@ impl Hosts {
 
     /// As [`Self::new`], where so many connections stay open that are not in use.
     pub fn keeping(idle: usize, dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
+        Self::of(idle, Awaited::default(), dial, keys)
+    }
+
+    /// As [`Self::new`], and it is shown there which nodes are being read.
+    pub fn shown_in(awaited: Awaited, dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
+        Self::of(IDLE, awaited, dial, keys)
+    }
+
+    fn of(idle: usize, awaited: Awaited, dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
         Self(Arc::new(Pool {
             dial,
             keys,
             aims: StdMutex::default(),
             idle,
+            awaited,
             opened: StdMutex::default(),
         }))
+    }
+
+    /// Where it is shown which nodes are being read.
+    pub fn awaited(&self) -> &Awaited {
+        &self.0.awaited
     }
 
     /// Aims at these from now on. What is open stays, where the target is the same; nothing is

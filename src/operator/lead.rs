@@ -52,9 +52,7 @@ fn real_dependencies(allowed: Vec<IpNet>) -> Dependencies {
     };
     Dependencies {
         services,
-        remote: Arc::new(OverSsh {
-            dial: Arc::new(dial),
-        }),
+        remote: Arc::new(OverSsh::new(Arc::new(dial))),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,
     }

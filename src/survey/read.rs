@@ -157,6 +157,7 @@ async fn host_views(
 }
 
 async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerPort>>) -> HostView {
+    let _shown = hosts.awaited().begin(name);
     let facts = async {
         let mut connected = false;
         loop {

@@ -196,7 +196,7 @@ impl Surveyed {
         let endpoint = FakeHost::endpoint();
         let known = self.fake.known_hosts(&endpoint);
         let keys = KnownHosts::from_text("test", &known, Policy::Strict);
-        let mut session = OverSsh { dial }.session(Arc::new(keys));
+        let mut session = OverSsh::new(dial).session(Arc::new(keys));
         session.aim([(n1(), Ok(target(endpoint, self.fake.login())))].into());
         session
     }

@@ -52,9 +52,7 @@ fn becomes(host: &FakeHost, state: &str) {
 /// As the prober keeps them: no host key is on record but the one that the state has.
 fn kept(host: &FakeHost) -> Box<dyn RemoteWatch> {
     let (_, engine) = members(&["10.0.0.1"]);
-    let remote = OverSsh {
-        dial: Arc::new(host.dial()),
-    };
+    let remote = OverSsh::new(Arc::new(host.dial()));
     let keys = KnownHosts::from_text("the state", "", Policy::Strict);
     let mut target = target(FakeHost::endpoint(), host.login());
     target.verified = Verified {

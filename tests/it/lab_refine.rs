@@ -81,9 +81,7 @@ fn world(site: &Site) -> Environment {
     let config = site.path("cluster.yml");
     let known_hosts = fs::read_to_string(site.lab.known_hosts()).expect("known hosts");
     Environment {
-        remote: Arc::new(OverSsh {
-            dial: Arc::new(TcpDial),
-        }),
+        remote: Arc::new(OverSsh::new(Arc::new(TcpDial))),
         host_keys: Arc::new(KnownHosts::from_text(
             "the lab",
             &known_hosts,

@@ -254,9 +254,7 @@ impl Site {
         let known = known.map(|(endpoint, host)| host.known_hosts(endpoint));
         let known = KnownHosts::from_text("test", &known.collect::<String>(), Policy::Strict);
         Environment {
-            remote: Arc::new(OverSsh {
-                dial: Arc::new(self.line.clone()),
-            }),
+            remote: Arc::new(OverSsh::new(Arc::new(self.line.clone()))),
             host_keys: Arc::new(known),
             store: Arc::clone(&self.memory) as Arc<dyn Store>,
             kubeconfig: Arc::clone(&self.memory) as Arc<dyn KubeconfigStore>,

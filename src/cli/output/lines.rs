@@ -167,6 +167,11 @@ impl Lines {
         lines
     }
 
+    /// True while a step runs.
+    pub fn runs(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// The status line; empty when nothing runs.
     pub fn status(&self, now: Duration) -> String {
         // The step that has run longest is the one that is waited for.
