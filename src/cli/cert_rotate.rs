@@ -13,10 +13,11 @@ use super::{
     owner,
     report::{CliError, Failure},
     session::Session,
+    stream::shown,
     up::Run,
 };
 use crate::{
-    converge::Goal,
+    converge::{self, Goal},
     desired::{
         Rotated,
         pki::{AuthorityError, PkiError, Rotation, RotationStage, ServiceAccountKeyError},
@@ -64,6 +65,44 @@ pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended
     run.to_its_end(&environment, session).await
 }
 
+/// Shows what a rotation means for programs of other people, before anything is done. `asks`: a person confirms it, and then
+/// it is true. `None` after Ctrl-C.
+async fn confirmed(
+    goal: &Goal<'_>,
+    asks: bool,
+    environment: &Environment,
+    session: &Session,
+) -> Result<Option<bool>, CliError> {
+    let survey = tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(None),
+        survey = shown(session, Box::pin(converge::survey(goal, environment))) => survey?,
+    };
+    let notes = survey.desired.map(|desired| desired.notes);
+    let notes = notes.unwrap_or_default();
+    if !asks || survey.plan.is_empty() {
+        for note in &notes {
+            session.screen.print_unless_quiet(&format!("note: {note}"));
+        }
+        return Ok(Some(false));
+    }
+    if !session.prompt.is_interactive() {
+        return Err(Failure::EndNotAgreed { notes }.into());
+    }
+    for note in &notes {
+        session.screen.print(&format!("note: {note}"));
+    }
+    let yes = session.prompt.yes("Continue?").await;
+    if session.stop.cause().is_some() {
+        return Ok(None);
+    }
+    if yes {
+        Ok(Some(true))
+    } else {
+        Err(Failure::Declined { changed: false }.into())
+    }
+}
+
 /// What is replaced in stages: the new one is known everywhere before it is used, and the former one ends when a person says
 /// so. A rotation that was cut off goes on where it was.
 async fn in_stages(
@@ -94,10 +133,17 @@ async fn in_stages(
     if stage != RotationStage::Complete && saved.is_signed_elsewhere() {
         refuse_given(rotated, &saved, &environment)?;
     }
+    let goal = Goal::RotateKeys(rotated, &intent);
+    let ends = stage != RotationStage::Start;
+    let asks = ends && !args.yes;
+    let confirmed = Box::pin(confirmed(&goal, asks, &environment, session)).await?;
+    let Some(confirmed) = confirmed else {
+        return Ok(Ended::Stopped);
+    };
     let run = Run {
-        goal: Goal::RotateKeys(rotated, &intent),
+        goal,
         file,
-        yes: args.yes,
+        yes: args.yes || confirmed,
         output: args.output,
         again: command(rotated, args),
         begun,
@@ -105,10 +151,10 @@ async fn in_stages(
     let ended = run.to_its_end(&environment, session).await?;
     if stage != RotationStage::Complete && matches!(ended, Ended::Converged { .. }) {
         let text = if stage == RotationStage::Now {
-            "\npods that started before trust no API server until they are restarted (`kubectl rollout restart`), those of \
-             kube-system included; copied kubeconfigs are fetched again"
+            "\nyour own pods that started before may trust no API server until they are restarted (`kubectl rollout restart`); \
+             copied kubeconfigs are fetched again"
         } else if rotated == Rotated::Authorities {
-            "\nthe former authorities are still trusted; when pods were restarted and copied kubeconfigs were fetched again: \
+            "\nthe former authorities are still trusted; when your own pods were restarted and copied kubeconfigs were fetched again: \
              `rke-operator cert rotate --rotate-ca --complete`"
         } else {
             "\nthe former service-account key is still accepted; in an hour: `rke-operator cert rotate \

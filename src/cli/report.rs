@@ -149,6 +149,12 @@ pub enum Failure {
         /// True: earlier steps of this run were carried out.
         changed: bool,
     },
+    /// The former key or authorities end, and that was not confirmed.
+    #[error("this cannot be undone and needs your consent:{}", list(notes))]
+    EndNotAgreed {
+        /// What it means.
+        notes: Vec<String>,
+    },
     /// Nodes that did not answer could not be cleaned.
     #[error(
         "the removal is not complete; these nodes could not be cleaned:{}",
@@ -357,6 +363,7 @@ impl Explain for Failure {
             | Self::NobodyToAsk
             | Self::Declined { .. }
             | Self::ConsentNeeded { .. }
+            | Self::EndNotAgreed { .. }
             | Self::NoState { .. }
             | Self::StateEncrypted { .. }
             | Self::StateNotHeld { .. }
@@ -456,6 +463,9 @@ impl Explain for Failure {
                 vec![format!("the newest of each minor: {}", known.join(", ")).into()]
             }
             Self::NobodyToAsk => vec!["`--force` removes without asking".into()],
+            Self::EndNotAgreed { .. } => {
+                vec!["`--yes` gives consent; nothing was changed".into()]
+            }
             Self::ConsentNeeded { changed, .. } => vec![
                 "`rke-operator plan` shows every step".into(),
                 format!("`--yes` gives consent; {}", so_far(*changed)).into(),
