@@ -2,19 +2,28 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use clap::Parser;
 use rke_operator::{
-    cli::{args::Cli, dispatch::dispatch, log, output::Screen},
+    cli::{dispatch::dispatch, log, output::Screen, usage::Usage},
     error::ErrorClass,
 };
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => return explain(&usage),
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let (cli, warnings) = match Usage::read(std::env::args_os().collect(), is_set) {
+        Usage::Known { cli, warnings } => (*cli, warnings),
+        Usage::Foreign { error, hint } => {
+            let screen = Screen::stderr(true, false);
+            let label = screen.paint().bad("error:");
+            screen.print(&format!("{label} {error}\n\nhint: {hint}"));
+            return ExitCode::from(ErrorClass::User.exit_code());
+        }
+        Usage::Other(usage) => return explain(&usage),
     };
     let screen = Arc::new(Screen::stderr(cli.global.no_progress, cli.global.quiet));
     log::start(&cli, &screen);
+    for warning in &warnings {
+        screen.warn(warning);
+    }
     // The first one stays; nobody else installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Runtime::new() {

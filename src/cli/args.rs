@@ -33,7 +33,7 @@ use crate::{
     arg_required_else_help = true,
     after_help = "Exit codes: 0 success · 1 invalid config or flags, or not confirmed · 2 a node or the network \
                   failed; retrying may help · 3 partly done: some nodes are unreachable, failed or waiting \
-                  (`status`: degraded) · 70 internal error · 130 interrupted"
+                  (`status`: degraded) · 4 something to do (`plan --exit-code`) · 70 internal error · 130 interrupted"
 )]
 pub struct Cli {
     /// What to do.
@@ -45,14 +45,18 @@ pub struct Cli {
 }
 
 /// What every command takes.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Args, Clone, Debug)]
 pub struct Global {
     /// Log every request to stderr
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, alias = "trace")]
     pub debug: bool,
     /// Show warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "debug")]
     pub quiet: bool,
+    /// Log in to all nodes with the keys of the SSH agent, as `ssh_agent_auth: true` in the config
+    #[arg(long, global = true)]
+    pub ssh_agent_auth: bool,
     /// Hide the progress line (default when output is not a terminal)
     #[arg(long, global = true)]
     pub no_progress: bool,
@@ -78,6 +82,9 @@ pub enum Command {
     Describe(Describe),
     /// Print an admin kubeconfig generated from the local state (does not contact the nodes)
     Kubeconfig(Kubeconfig),
+    /// RKE's words for other commands
+    #[command(subcommand, hide = true)]
+    Util(Util),
     /// Manage etcd: snapshots and members
     #[command(subcommand)]
     Etcd(Etcd),
@@ -96,6 +103,8 @@ pub enum Command {
     Version(Version),
     /// Print the custom resource definitions, for `kubectl apply -f -`
     Crd,
+    /// Print completions of commands and flags for a shell: `source <(rke-operator completion bash)`
+    Completion(Completion),
     /// Hand an existing cluster over to an operator: write its `Cluster` object and Secrets, from the config, the SSH
     /// key, the known host keys and the state file (contacts nothing)
     Init(Init),
@@ -276,6 +285,9 @@ pub struct Plan {
     /// Also show every node, file and digest (the JSON always has them)
     #[arg(long)]
     pub full: bool,
+    /// Exit with 4 where there is something to do
+    #[arg(long)]
+    pub exit_code: bool,
     /// The plan as text, or as one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -394,6 +406,13 @@ pub struct Kubeconfig {
     /// Write it to `kube_config_<config>` next to the config (0600), as `up` does, instead of printing it
     #[arg(long)]
     pub write: bool,
+}
+
+/// `util`.
+#[derive(Debug, Subcommand)]
+pub enum Util {
+    /// Write the administrator's kubeconfig next to the config, as `kubeconfig --write` does
+    GetKubeconfig(Config),
 }
 
 /// `etcd`.
@@ -875,6 +894,14 @@ pub struct Version {
     /// Text, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
+}
+
+/// `completion`.
+#[derive(Args, Debug)]
+pub struct Completion {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }
 
 /// `init`.

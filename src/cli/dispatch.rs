@@ -4,9 +4,9 @@
 use std::{io, sync::Arc};
 
 use super::{
-    args::{Cert, Cli, Command, Encrypt, Etcd, Node, Output},
-    cert, cert_rotate, config, crd, custom_certs, defrag, describe, init, kubeconfig, members,
-    node,
+    args::{Cert, Cli, Command, Encrypt, Etcd, Kubeconfig, Node, Output, Util},
+    cert, cert_rotate, completion, config, crd, custom_certs, defrag, describe, init, kubeconfig,
+    members, node,
     output::{
         Screen,
         json::{self, Ended},
@@ -27,7 +27,10 @@ pub(super) const DEGRADED: u8 = 3;
 /// Runs a command to its end, or to the second Ctrl-C.
 pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     let (stopper, stop) = Stopper::new();
-    let session = Session::new(Arc::clone(&screen), stop);
+    let session = Session {
+        ssh_agent: cli.global.ssh_agent_auth,
+        ..Session::new(Arc::clone(&screen), stop)
+    };
     let in_flight = Arc::clone(&session.in_flight);
     let result = tokio::select! {
         result = command(&cli.command, &session) => result,
@@ -59,35 +62,14 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Describe(args) => Box::pin(describe::describe(args, session)).await,
         Command::Status(args) => failed(args.output, Box::pin(status::status(args, session)).await),
         Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await,
-        Command::Etcd(Etcd::Members(args)) => {
-            failed(args.output, Box::pin(members::members(args, session)).await)
+        Command::Util(Util::GetKubeconfig(config)) => {
+            let args = Kubeconfig {
+                config: config.clone(),
+                write: true,
+            };
+            kubeconfig::kubeconfig(&args, session).await
         }
-        Command::Etcd(Etcd::SnapshotSave(args)) => {
-            failed(args.output, Box::pin(snapshot::save(args, session)).await)
-        }
-        Command::Etcd(Etcd::SnapshotList(args)) => failed(
-            args.output,
-            Box::pin(snapshot_list::list(args, session)).await,
-        ),
-        Command::Etcd(Etcd::SnapshotRestore(args)) => {
-            let result = Box::pin(snapshot_restore::restore(args, session)).await;
-            ended(args.output, result)
-        }
-        Command::Etcd(Etcd::Recover(args)) => {
-            let result = Box::pin(recover::recover(args, session)).await;
-            ended(args.output, result)
-        }
-        Command::Etcd(Etcd::SnapshotDelete(args)) => {
-            let doing = Box::pin(snapshot_named::named(Doing::Delete, args, session));
-            failed(args.output, doing.await)
-        }
-        Command::Etcd(Etcd::Defrag(args)) => {
-            failed(args.output, Box::pin(defrag::defrag(args, session)).await)
-        }
-        Command::Etcd(Etcd::Verify(args)) => {
-            let doing = Box::pin(snapshot_named::named(Doing::Verify, args, session));
-            failed(args.output, doing.await)
-        }
+        Command::Etcd(of_etcd) => etcd(of_etcd, session).await,
         Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
         Command::Cert(Cert::Rotate(args)) => {
             let result = Box::pin(cert_rotate::rotate(args, session)).await;
@@ -108,6 +90,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         }
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
+        Command::Completion(args) => completion::completion(args),
         Command::Init(args) => Box::pin(init::init(args, session)).await,
         Command::Run(args) => Box::pin(run::run(args, session)).await,
         Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await,
@@ -117,6 +100,36 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::SnapshotDelete(args) => snapshot_agent::delete(args),
         Command::SnapshotState(args) => snapshot_agent::state(args, session).await,
         Command::Reference(args) => reference::write(args),
+    }
+}
+
+async fn etcd(command: &Etcd, session: &Session) -> Result<u8, CliError> {
+    match command {
+        Etcd::Members(args) => failed(args.output, Box::pin(members::members(args, session)).await),
+        Etcd::SnapshotSave(args) => {
+            failed(args.output, Box::pin(snapshot::save(args, session)).await)
+        }
+        Etcd::SnapshotList(args) => failed(
+            args.output,
+            Box::pin(snapshot_list::list(args, session)).await,
+        ),
+        Etcd::SnapshotRestore(args) => {
+            let result = Box::pin(snapshot_restore::restore(args, session)).await;
+            ended(args.output, result)
+        }
+        Etcd::Recover(args) => {
+            let result = Box::pin(recover::recover(args, session)).await;
+            ended(args.output, result)
+        }
+        Etcd::SnapshotDelete(args) => {
+            let doing = Box::pin(snapshot_named::named(Doing::Delete, args, session));
+            failed(args.output, doing.await)
+        }
+        Etcd::Defrag(args) => failed(args.output, Box::pin(defrag::defrag(args, session)).await),
+        Etcd::Verify(args) => {
+            let doing = Box::pin(snapshot_named::named(Doing::Verify, args, session));
+            failed(args.output, doing.await)
+        }
     }
 }
 

@@ -55,11 +55,14 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
         source,
     })?;
     let paint = session.screen.paint();
+    let sources = FileSources::default()
+        .next_to(file)
+        .with_agent(session.ssh_agent);
     let Resolved {
         mut intent,
         warnings,
     } = RkeConfig::parse(&text)
-        .and_then(|config| Intent::from_config(&config, &FileSources::default().next_to(file)))
+        .and_then(|config| Intent::from_config(&config, &sources))
         .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
     desired::check(&intent)?;
     if intent.services.snapshots.is_some() || intent.services.snapshot_bucket.is_some() {

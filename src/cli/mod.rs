@@ -8,6 +8,7 @@
 pub mod args;
 mod cert;
 mod cert_rotate;
+mod completion;
 mod config;
 mod crd;
 mod custom_certs;
@@ -49,5 +50,6 @@ mod status;
 mod status_all;
 mod stream;
 mod up;
+pub mod usage;
 mod validate;
 mod version;

@@ -15,6 +15,9 @@ use crate::{
     plan::{render, render_in_full},
 };
 
+/// Of `plan --exit-code`: there is something to do.
+pub(super) const SOMETHING: u8 = 4;
+
 /// Runs it.
 pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
@@ -54,5 +57,6 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         Output::Text => print::data(&render(&survey.plan))?,
         Output::Json => print::json(&survey.plan)?,
     }
-    Ok(0)
+    let differs = args.exit_code && !survey.plan.is_empty();
+    Ok(if differs { SOMETHING } else { 0 })
 }

@@ -363,6 +363,11 @@ fn exit_codes() -> String {
     );
     let _ = writeln!(
         page,
+        "| {} | | of `plan --exit-code`: there is something to do |",
+        super::plan::SOMETHING
+    );
+    let _ = writeln!(
+        page,
         "| {} | | stopped by Ctrl-C or SIGTERM |",
         super::session::STOPPED
     );

@@ -43,6 +43,8 @@ pub(super) struct FileSources {
     /// Where relative paths begin.
     folder: PathBuf,
     agent: Option<PathBuf>,
+    /// A flag says that it is used.
+    wants_agent: bool,
     user: Option<String>,
 }
 
@@ -60,6 +62,7 @@ impl FileSources {
             home: variable("HOME").map(PathBuf::from),
             folder: PathBuf::new(),
             agent: variable("SSH_AUTH_SOCK").map(PathBuf::from),
+            wants_agent: false,
             user: variable("USER").or_else(|| variable("LOGNAME")),
         }
     }
@@ -68,6 +71,14 @@ impl FileSources {
     pub(super) fn next_to(self, config: &Path) -> Self {
         let folder = config.parent().unwrap_or(Path::new("")).to_owned();
         Self { folder, ..self }
+    }
+
+    /// With the agent, whatever the config says.
+    pub(super) fn with_agent(self, wants_agent: bool) -> Self {
+        Self {
+            wants_agent,
+            ..self
+        }
     }
 
     fn expand(&self, path: &str) -> Result<PathBuf, Refusal> {
@@ -237,6 +248,10 @@ impl Sources for FileSources {
         })
     }
 
+    fn wants_agent(&self) -> bool {
+        self.wants_agent
+    }
+
     fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
         Ok(self.agent.clone())
     }
@@ -263,6 +278,7 @@ mod tests {
             folder: PathBuf::new(),
             home: home.map(Path::to_owned),
             agent: None,
+            wants_agent: false,
             user: None,
         }
     }

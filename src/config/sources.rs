@@ -59,6 +59,11 @@ pub trait Sources {
     /// The socket of the SSH agent; `None` where there is none.
     fn agent(&self) -> Result<Option<PathBuf>, Refusal>;
 
+    /// Whether a person wants the agent, whatever the config says.
+    fn wants_agent(&self) -> bool {
+        false
+    }
+
     /// Who logs in to nodes that name no user.
     fn default_user(&self) -> Result<String, Refusal>;
 

@@ -25,6 +25,7 @@ fn plan_only_reads(site: &Site) {
     let before = snapshot::take(site.node());
     let plan = site.run(&["plan"]).well();
     assert!(plan.stdout.contains("kube-apiserver"), "{}", plan.stdout);
+    assert_eq!(site.run(&["plan", "--exit-code"]).status, 4);
     let json = site.run(&["plan", "-o", "json"]).well();
     let parsed: serde_json::Value = serde_json::from_str(&json.stdout).expect("one document");
     assert!(
@@ -66,6 +67,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
         Vec::<String>::new(),
         "a second up has nothing to do"
     );
+    assert_eq!(site.run(&["plan", "--exit-code"]).status, 0);
     assert_eq!(site.containers(), containers);
     assert_eq!(
         files,

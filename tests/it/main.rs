@@ -31,6 +31,7 @@ mod cli_clusters;
 mod cli_config;
 mod cli_files;
 mod cli_node;
+mod cli_rke;
 mod cli_status;
 mod cli_usage;
 mod config_bad;

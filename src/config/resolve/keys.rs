@@ -104,7 +104,8 @@ impl<'a> Keys<'a> {
         machine: &Cursor<'_>,
         found: &mut Found,
     ) -> Option<Proof> {
-        if values::flag(at, found) != Some(true) {
+        let says_so = values::flag(at, found) == Some(true);
+        if !says_so && !self.sources.wants_agent() {
             return None;
         }
         if self.agent.is_none() {

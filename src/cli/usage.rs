@@ -1,0 +1,176 @@
+//! The command line as people type it. For words of RKE and of other tools `usage.yml` has what to type instead; other
+//! unknown words get clap's answer.
+
+use std::ffi::OsString;
+
+use clap::{
+    CommandFactory as _, Parser as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use serde::Deserialize;
+
+use super::args::Cli;
+
+/// In the place of a command: a variable of the environment.
+const ENVIRONMENT: &str = "environment";
+
+/// The answer to words that clap does not know.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Row {
+    /// The command; `*`: any.
+    at: String,
+    words: Vec<String>,
+    /// What to do instead.
+    instead: Option<String>,
+    /// Why nothing is done about it.
+    no_effect: Option<String>,
+}
+
+fn rows() -> Vec<Row> {
+    serde_saphyr::from_str(include_str!("usage.yml")).unwrap_or_default()
+}
+
+/// A command line that was understood, or the answer to it.
+#[derive(Debug)]
+pub enum Usage {
+    /// It is valid.
+    Known {
+        /// The command and its flags.
+        cli: Box<Cli>,
+        /// What of it has no effect, and why.
+        warnings: Vec<String>,
+    },
+    /// It is one of another tool.
+    Foreign {
+        /// What is not taken.
+        error: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// Anything else, and the help.
+    Other(clap::Error),
+}
+
+impl Usage {
+    /// Reads it. `is_set` tells which variables of the environment are set.
+    pub fn read(mut arguments: Vec<OsString>, is_set: impl Fn(&str) -> bool) -> Self {
+        let rows = rows();
+        let mut warnings = Vec::new();
+        loop {
+            let error = match Cli::try_parse_from(&arguments) {
+                Ok(cli) => {
+                    let variables = rows.iter().filter(|row| row.at == ENVIRONMENT);
+                    let variables =
+                        variables.flat_map(|row| row.words.iter().map(move |word| (row, word)));
+                    let set = variables.filter(|(_, word)| is_set(word));
+                    warnings.extend(set.filter_map(|(row, word)| row.warning(word)));
+                    return Self::Known {
+                        cli: Box::new(cli),
+                        warnings,
+                    };
+                }
+                Err(error) => error,
+            };
+            let Some(word) = not_taken(&error) else {
+                return Self::Other(error);
+            };
+            let at = command(&arguments);
+            let Some(row) = rows.iter().find(|row| row.is_about(&at, &word)) else {
+                return Self::Other(error);
+            };
+            if let Some(hint) = &row.instead {
+                let error = match word.strip_prefix('-') {
+                    Some(_) => format!("`rke-operator {at}` takes no `{word}`"),
+                    None => format!("`{}` is no command", format!("{at} {word}").trim_start()),
+                };
+                let hint = hint.clone();
+                return Self::Foreign { error, hint };
+            }
+            if !without(&mut arguments, &word) {
+                return Self::Other(error);
+            }
+            warnings.extend(row.warning(&word));
+        }
+    }
+}
+
+impl Row {
+    fn is_about(&self, at: &str, word: &str) -> bool {
+        let is_there = self.at == at || (self.at == "*" && !at.is_empty());
+        is_there && self.words.iter().any(|known| known == word)
+    }
+
+    fn warning(&self, word: &str) -> Option<String> {
+        let why = self.no_effect.as_ref()?;
+        Some(format!("`{word}` has no effect: {why}"))
+    }
+}
+
+/// The command or the flag that clap does not know.
+fn not_taken(error: &clap::Error) -> Option<String> {
+    let kinds = [
+        (ErrorKind::UnknownArgument, ContextKind::InvalidArg),
+        (ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand),
+    ];
+    let (_, named) = kinds.into_iter().find(|(kind, _)| *kind == error.kind())?;
+    if let Some(ContextValue::String(word)) = error.get(named) {
+        return Some(word.clone());
+    }
+    None
+}
+
+/// The names of the commands, as in `etcd snapshot-save`.
+fn command(arguments: &[OsString]) -> String {
+    let root = Cli::command();
+    let mut command = &root;
+    let mut names = Vec::new();
+    for argument in arguments.iter().skip(1).filter_map(|text| text.to_str()) {
+        if let Some(next) = command.find_subcommand(argument) {
+            names.push(argument);
+            command = next;
+        }
+    }
+    names.join(" ")
+}
+
+/// Takes the first such flag out. False where there is none.
+fn without(arguments: &mut Vec<OsString>, flag: &str) -> bool {
+    let is_it = |argument: &OsString| {
+        let text = argument.to_str().unwrap_or_default();
+        let rest = text.strip_prefix(flag);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let place = arguments.iter().position(is_it);
+    place.map(|place| arguments.remove(place)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of the table that are a command or a flag here would never be looked up.
+    #[test]
+    fn every_row_has_one_answer_and_is_about_what_is_not_taken() {
+        let rows = rows();
+        assert!(rows.len() > 10, "{rows:?}");
+        for row in &rows {
+            assert_ne!(row.instead.is_some(), row.no_effect.is_some(), "{row:?}");
+            for word in row.words.iter().filter(|_| row.at != ENVIRONMENT) {
+                let at = if row.at == "*" { "up" } else { &row.at };
+                let line = format!("rke-operator {at} {word}");
+                let line = line.split_whitespace().map(OsString::from).collect();
+                match Usage::read(line, |_| false) {
+                    Usage::Known { warnings, .. } => {
+                        assert_eq!(warnings.len(), 1, "{word}");
+                        assert!(row.no_effect.is_some(), "{word}");
+                    }
+                    Usage::Foreign { hint, .. } => {
+                        assert_eq!(Some(hint), row.instead, "{word}");
+                    }
+                    Usage::Other(error) => panic!("{at} {word}: {error}"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Every command line of RKE 1.4 to 1.8 is taken, or refused with what to type instead; so are words of other tools.
+
+use std::ffi::OsString;
+
+use insta::assert_snapshot;
+use rke_operator::cli::usage::Usage;
+
+use crate::cli_support::Context;
+
+const LINES: &str = include_str!("../fixtures/rke/commands.txt");
+
+fn read(line: &str) -> Usage {
+    let words = ["rke-operator"].into_iter().chain(line.split_whitespace());
+    Usage::read(words.map(OsString::from).collect(), |_| false)
+}
+
+#[test]
+fn every_command_line_of_rke_is_answered() {
+    let lines = LINES.lines().filter(|line| !line.starts_with('#'));
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for line in lines {
+        seen += 1;
+        let (answer, line) = line.split_once(' ').unwrap();
+        let is_so = match (answer, read(line)) {
+            ("taken", Usage::Known { warnings, .. }) => warnings.is_empty(),
+            ("no-effect", Usage::Known { warnings, .. }) => warnings.len() == 1,
+            ("refused", Usage::Foreign { .. }) => true,
+            (_, _) => false,
+        };
+        if !is_so {
+            wrong.push(format!("{answer}: {line}: {:?}", read(line)));
+        }
+    }
+    assert!(seen > 60, "{seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_refused_says_what_to_type() {
+    assert_snapshot!(Context::new().run(&["up", "--dind"]), @r"
+    exit code 1
+    ----- stderr -----
+    error: `rke-operator up` takes no `--dind`
+
+    hint: rke-operator sets up machines that run systemd and Docker; kind and k3d run a cluster in containers on one machine
+    ");
+    assert_snapshot!(Context::new().run(&["destroy"]), @r"
+    exit code 1
+    ----- stderr -----
+    error: `destroy` is no command
+
+    hint: `rke-operator remove` removes the cluster and restores its nodes; `rke-operator plan --remove` shows that first
+    ");
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let context = Context::new();
+    let mut command = context.command(&["config", "-l", "--ignore-docker-version"]);
+    command.env("RANCHER_METADATA_URL", "data.json");
+    let ran = command.output().unwrap();
+    assert!(ran.status.success());
+    assert_snapshot!(String::from_utf8_lossy(&ran.stderr), @r"
+    warning: `--ignore-docker-version` has no effect: rke-operator needs Docker 20.10 or later, and supports every version from there on
+    warning: `RANCHER_METADATA_URL` has no effect: the releases of Kubernetes are part of rke-operator: `rke-operator config --list-version --all` lists them
+    ");
+}
+
+#[test]
+fn shells_complete_commands_and_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = Context::new().run(&["completion", shell]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        for word in ["snapshot-restore", "accept-new-host-keys"] {
+            assert!(ran.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+/// As the key of the config.
+#[test]
+fn the_agent_is_used_for_a_flag() {
+    let context = Context::with(
+        "nodes:\n  - {address: 10.0.0.1, user: core, role: [controlplane, etcd, worker]}\n",
+    );
+    let without = context.run(&["validate"]);
+    assert!(!without.stderr.contains("SSH agent"), "{}", without.stderr);
+    let ran = context.run(&["validate", "--ssh-agent-auth"]);
+    assert!(
+        ran.stderr.contains("there is no SSH agent"),
+        "{}",
+        ran.stderr
+    );
+}
