@@ -901,6 +901,9 @@ fn wherever_authorities_are_replaced_at_once_it_goes_on() {
                 }
                 assert!(!is_saved || signs(&runner) == new);
                 has_others(&runner, masks).await;
+                // `up` restarts no pods.
+                rotates(&runner, RotationStage::Now, &intent).await;
+                assert!(is_restarted(&runner));
             }
         }
         cuts.are_real();
