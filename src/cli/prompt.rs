@@ -70,7 +70,7 @@ impl Prompt {
     /// The answer, trimmed; `None` without a person, or when they leave or stop us.
     async fn ask(&self, question: &str) -> Option<String> {
         let person = self.person.as_ref()?;
-        self.screen.prompt(question);
+        let _open = self.screen.question(question);
         let answer = tokio::select! {
             biased;
             _ = self.stop.stopped() => None,

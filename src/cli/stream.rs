@@ -51,9 +51,13 @@ pub(super) async fn converge_shown<P: Purpose, R>(
                 sink.show(&event);
             }
             outcome = &mut run => break outcome,
-            _ = ticks.tick() => if !sink.tick() {
-                looking.tick();
-            },
+            _ = ticks.tick() => {
+                if sink.tick() {
+                    looking = Looking::new(session);
+                } else {
+                    looking.tick();
+                }
+            }
         }
     };
     while let Ok(event) = incoming.try_recv() {
@@ -113,16 +117,12 @@ impl<'a> Sink<'a> {
         else {
             return true;
         };
-        if screen.is_live() {
-            let status = lines.status(begun.elapsed());
-            let runs = !status.is_empty();
-            if runs {
-                screen.status(&status);
+        if !screen.is_live() {
+            for line in lines.reminders(begun.elapsed()) {
+                screen.print_unless_quiet(&line);
             }
-            return runs;
-        }
-        for line in lines.reminders(begun.elapsed()) {
-            screen.print_unless_quiet(&line);
+        } else if lines.runs() {
+            screen.status(&lines.status(begun.elapsed()));
         }
         lines.runs()
     }
@@ -155,7 +155,7 @@ impl<'a> Looking<'a> {
     fn tick(&mut self) {
         let nodes = self.session.awaited.nodes();
         if nodes.is_empty() {
-            (self.since, self.remind_at) = (None, REMINDER);
+            *self = Self::new(self.session);
             self.session.screen.status("");
             return;
         }

@@ -3,7 +3,10 @@
 
 use std::{
     io::{IsTerminal, Write},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// Colours, or none: `NO_COLOR`, a dumb terminal and pipes get none. They never carry meaning.
@@ -80,6 +83,18 @@ pub struct Screen {
     live: Option<usize>,
     quiet: bool,
     status: Mutex<String>,
+    /// How many questions wait for an answer.
+    questions: AtomicUsize,
+}
+
+/// A question that waits for an answer.
+#[derive(Debug)]
+pub struct Question<'a>(&'a Screen);
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.0.questions.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Screen {
@@ -98,6 +113,7 @@ impl Screen {
             live: (terminal && !dumb && !no_progress && !quiet).then_some(columns),
             quiet,
             status: Mutex::new(String::new()),
+            questions: AtomicUsize::new(0),
         }
     }
 
@@ -134,6 +150,14 @@ impl Screen {
         self.write(text, "");
     }
 
+    /// Prints a question. No status line is drawn over it before the value is dropped.
+    pub fn question(&self, text: &str) -> Question<'_> {
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        let question = Question(self);
+        self.prompt(text);
+        question
+    }
+
     fn write(&self, text: &str, end: &str) {
         let mut status = self.lock();
         erase(&mut status);
@@ -144,6 +168,9 @@ impl Screen {
     pub fn status(&self, text: &str) {
         let Some(columns) = self.live else { return };
         let mut status = self.lock();
+        if self.questions.load(Ordering::SeqCst) > 0 {
+            return;
+        }
         let text = clip(text, columns.saturating_sub(1));
         if *status == text {
             return;
@@ -191,6 +218,23 @@ mod tests {
         assert_eq!(clip("grün", 4), "grün");
         assert_eq!(clip("grün und blau", 6), "grün …");
         assert_eq!(clip("abc", 0), "…");
+    }
+
+    #[test]
+    fn no_status_is_drawn_over_a_question() {
+        let screen = Screen {
+            paint: Paint::OFF,
+            live: Some(80),
+            quiet: false,
+            status: Mutex::default(),
+            questions: AtomicUsize::new(0),
+        };
+        let question = screen.question("Continue? [y/n]: ");
+        screen.status("waits for n1, 2 s");
+        assert_eq!(*screen.lock(), "");
+        drop(question);
+        screen.status("waits for n1, 2 s");
+        assert_eq!(*screen.lock(), "waits for n1, 2 s");
     }
 
     #[test]
