@@ -360,8 +360,9 @@ impl Succession<'_> {
         if !self.is_handed_out() {
             return Err(AuthorityError::Unseen.into());
         }
+        let issued = self.first_api_server();
         let mut left = self.not_restarted();
-        if let Some(workload) = left.find(|workload| self.is_older_than_issued(workload)) {
+        if let Some(workload) = left.find(|workload| self.is_older(workload, issued)) {
             return Err(AuthorityError::NotRestarted(workload).into());
         }
         for (_, authority) in authorities_mut(next) {
@@ -605,21 +606,25 @@ impl Succession<'_> {
              interruption",
             ],
         };
-        let pods = self.former_pods();
         let drops = trusts_former(known) && !trusts_former(next);
-        let pods = pods.filter(|_| drops || stage == RotationStage::Now);
+        let ends = drops || stage == RotationStage::Now;
+        let pods = ends.then(|| self.former_pods()).flatten();
         let notes = notes.into_iter().map(str::to_owned);
         Ok(notes.chain(pods).collect())
     }
 
-    /// True for pods that started before the API servers presented new certificates, or where that is not known.
-    fn is_older_than_issued(&self, workload: &ObjectRef) -> bool {
+    /// When the first of the API servers started that run now, if all of them tell.
+    fn first_api_server(&self) -> Option<i64> {
         let (servers, _) = self.containers(Component::ApiServer);
         let starts: Option<Vec<i64>> = servers.iter().map(|(_, fact)| fact.started).collect();
-        let first = starts.and_then(|starts| starts.into_iter().min());
+        starts.and_then(|starts| starts.into_iter().min())
+    }
+
+    /// True for pods that started before that, or where either is not known.
+    fn is_older(&self, workload: &ObjectRef, than: Option<i64>) -> bool {
         let published = self.published();
         let start = published.and_then(|published| published.pods.get(workload));
-        first.zip(start).is_none_or(|(first, start)| *start < first)
+        than.zip(start).is_none_or(|(than, start)| *start < than)
     }
 
     /// What may know the former authority alone: pods that rke-operator has not restarted and that started before the API
@@ -630,9 +635,10 @@ impl Succession<'_> {
             .addon_workloads()
             .map(|(_, workload, _)| workload)
             .collect();
+        let issued = self.first_api_server();
         let pods = self.published()?.pods.keys();
         let former: Vec<String> = pods
-            .filter(|owner| !restarted.contains(owner) && self.is_older_than_issued(owner))
+            .filter(|owner| !restarted.contains(owner) && self.is_older(owner, issued))
             .map(ToString::to_string)
             .collect();
         let more = former.len().saturating_sub(SHOWN);
