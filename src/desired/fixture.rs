@@ -18,7 +18,7 @@ use crate::{
     error::{ErrorClass, Obstacle},
     facts::{
         Actual, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, FileFact, HostFacts,
-        HostView, SystemFacts, Unreachable,
+        HostView, ReachedBy, SystemFacts, Unreachable,
     },
     model::{
         AgentProgram, CLAIM, ClusterId, Endpoint, EtcdPlace, KubernetesVersion, NodeName, Owner,
@@ -29,7 +29,7 @@ use crate::{
 pub(super) const NOBODY: BTreeSet<ClusterId> = BTreeSet::new();
 pub(super) const NO_NODE: BTreeSet<NodeName> = BTreeSet::new();
 
-pub(super) fn now() -> jiff::Timestamp {
+pub(crate) fn now() -> jiff::Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
 }
 
@@ -146,6 +146,7 @@ pub(crate) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
 pub(crate) fn facts() -> HostFacts {
     HostFacts {
         docker: DockerFacts {
+            reached: ReachedBy::Socket,
             version: "26.1.5".to_owned(),
             api_version: "1.45".to_owned(),
             root_dir: "/var/lib/docker".to_owned(),
@@ -157,6 +158,8 @@ pub(crate) fn facts() -> HostFacts {
             default_runtime: "runc".to_owned(),
             proxy: None,
             architecture: "x86_64".to_owned(),
+            processors: 4,
+            memory: 8 << 30,
             mirrors: vec![],
             insecure_registries: vec![],
             lacking_cgroups: BTreeSet::new(),
@@ -181,7 +184,7 @@ pub(crate) fn facts() -> HostFacts {
     }
 }
 
-pub(super) fn up(facts: HostFacts) -> HostView {
+pub(crate) fn up(facts: HostFacts) -> HostView {
     HostView::Reachable(Box::new(facts))
 }
 
@@ -195,7 +198,7 @@ pub(super) fn down() -> Unreachable {
 }
 
 /// Every node answers and has nothing.
-pub(super) fn blank(intent: &Intent) -> Actual {
+pub(crate) fn blank(intent: &Intent) -> Actual {
     Actual {
         hosts: intent
             .nodes
@@ -240,7 +243,7 @@ pub(super) fn applied(desired: &Desired) -> Actual {
     }
 }
 
-pub(super) fn claim(id: &ClusterId) -> ContainerFact {
+pub(crate) fn claim(id: &ClusterId) -> ContainerFact {
     ContainerFact {
         id: "c1a1".to_owned(),
         labels: BTreeMap::from([
@@ -254,7 +257,7 @@ pub(super) fn claim(id: &ClusterId) -> ContainerFact {
     }
 }
 
-pub(super) fn reuse_or_issue(intent: &Intent, have: &Actual, seed: u8) -> Result<Keys, PkiError> {
+pub(crate) fn reuse_or_issue(intent: &Intent, have: &Actual, seed: u8) -> Result<Keys, PkiError> {
     reuse_or_issue_at(intent, have, seed, now(), None)
 }
 

@@ -92,6 +92,9 @@ impl HostFacts {
 /// `docker version` and `docker info`, as far as we act on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DockerFacts {
+    /// The way to it.
+    #[serde(default)]
+    pub reached: ReachedBy,
     /// `26.1.5`.
     pub version: String,
     /// `1.45`.
@@ -114,6 +117,12 @@ pub struct DockerFacts {
     pub proxy: Option<(String, String, String)>,
     /// `linux`/`x86_64` …
     pub architecture: String,
+    /// How many processors the machine has; 0: not told.
+    #[serde(default)]
+    pub processors: u32,
+    /// Its memory in bytes; 0: not told.
+    #[serde(default)]
+    pub memory: u64,
     /// Kinds of cgroup that kubelet needs and that Docker cannot limit: `memory`.
     #[serde(default)]
     pub lacking_cgroups: BTreeSet<String>,
@@ -121,6 +130,19 @@ pub struct DockerFacts {
     pub mirrors: Vec<String>,
     /// Registries that are reached without TLS, or without looking at their certificate.
     pub insecure_registries: Vec<String>,
+}
+
+/// How Docker is reached over SSH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReachedBy {
+    /// sshd forwards to its socket.
+    #[default]
+    Socket,
+    /// The Docker command line on the node carries the stream.
+    Program,
+    /// The same with sudo.
+    Sudo,
 }
 
 /// A container of the node's Docker.

@@ -19,7 +19,7 @@ use http::{HeaderValue, Request, Response, Uri, header::CONTENT_TYPE, uri::PathA
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::{
-    client::legacy::Client,
+    client::legacy,
     rt::{TokioExecutor, TokioTimer},
 };
 use russh::ChannelOpenFailure;
@@ -27,6 +27,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     bounded::Bounded,
+    carrier::{self, Rights},
     error::HostError,
     exec,
     guard::Guarded,
@@ -65,19 +66,26 @@ impl fmt::Display for ApiVersion {
     }
 }
 
-/// A client whose requests go to a socket of the node, and the newest API there once it was asked.
-/// Opens nothing yet.
-pub(super) fn client(
-    session: Arc<Session>,
-    socket: &str,
-) -> Result<(Docker, Arc<OnceCell<ApiVersion>>), DockerError> {
+/// A client of a node's Docker.
+pub(super) struct Client {
+    pub(super) docker: Docker,
+    /// The newest API there, once it was asked.
+    pub(super) api: Arc<OnceCell<ApiVersion>>,
+    /// How it is reached, once it was.
+    pub(super) way: Arc<OnceCell<Way>>,
+}
+
+/// A client whose requests go to a socket of the node. Opens nothing yet.
+pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Client, DockerError> {
+    let way = Arc::new(OnceCell::new());
     let idle_for = IDLE_FOR.max(session.trip() * IDLE_TRIPS);
     let connector = Connector {
         session,
         socket: Arc::from(socket),
+        way: Arc::clone(&way),
     };
     let to = format!("Docker on {}", connector.session.place());
-    let client: Client<Connector, Body> = Client::builder(TokioExecutor::new())
+    let client: legacy::Client<Connector, Body> = legacy::Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(IDLE)
         .pool_idle_timeout(idle_for)
         .pool_timer(TokioTimer::new())
@@ -102,11 +110,15 @@ pub(super) fn client(
         RESPONSE,
         bollard::API_DEFAULT_VERSION,
     )?;
-    Ok((docker, newest))
+    Ok(Client {
+        docker,
+        api: newest,
+        way,
+    })
 }
 
 /// The newest API version that it speaks, as far as it says.
-async fn newest_of(client: &Client<Connector, Body>) -> Result<ApiVersion, DockerError> {
+async fn newest_of(client: &legacy::Client<Connector, Body>) -> Result<ApiVersion, DockerError> {
     let request = Request::builder()
         .uri("http://docker/_ping")
         .body(Either::Left(Full::default()))?;
@@ -192,11 +204,52 @@ fn address(
     Ok(request)
 }
 
-/// Opens channels to Docker's socket.
+/// How Docker is reached. Found once for a connection, with the first stream that could be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// sshd forwards to its socket.
+    Forwarded,
+    /// A program on the node carries the stream.
+    Carried(Rights),
+}
+
+/// Opens streams to Docker's socket.
 #[derive(Clone)]
 struct Connector {
     session: Arc<Session>,
     socket: Arc<str>,
+    way: Arc<OnceCell<Way>>,
+}
+
+impl Connector {
+    async fn open(&self) -> Result<Guarded, OpenError> {
+        let way = match self.way.get() {
+            Some(way) => *way,
+            None => match self.session.socket(&self.socket).await {
+                Ok(stream) => {
+                    let _ = self.way.set(Way::Forwarded);
+                    return Ok(stream);
+                }
+                // sshd does not forward, or the user may not use it: a program on the node may all the same.
+                Err(refused @ OpenError::Refused(_)) => {
+                    let found = self.way.get_or_try_init(|| self.carried(refused)).await?;
+                    *found
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        match way {
+            Way::Forwarded => self.session.socket(&self.socket).await,
+            Way::Carried(rights) => carrier::to_docker(&self.session, &self.socket, rights).await,
+        }
+    }
+
+    async fn carried(&self, refused: OpenError) -> Result<Way, OpenError> {
+        let rights = carrier::rights(&self.session, &self.socket).await;
+        let rights = rights.ok_or(refused)?;
+        tracing::debug!(to = %self.session.place(), ?rights, "the Docker command line carries streams");
+        Ok(Way::Carried(rights))
+    }
 }
 
 impl tower::Service<Uri> for Connector {
@@ -211,7 +264,7 @@ impl tower::Service<Uri> for Connector {
     fn call(&mut self, _: Uri) -> Self::Future {
         let this = self.clone();
         async move {
-            let stream = this.session.socket(&this.socket).await?;
+            let stream = this.open().await?;
             Ok(Pipe::new(Bounded::new(stream), false))
         }
         .boxed()

@@ -171,7 +171,7 @@ impl Explain for HostError {
                 )
                 .into(),
             ],
-            Self::PortForbidden { .. } => vec![forbidden("`AllowTcpForwarding no`")],
+            Self::PortForbidden { .. } => or_carried("`AllowTcpForwarding no`", "bash"),
             Self::NotReached {
                 forbidden: true, ..
             } => {
@@ -180,7 +180,7 @@ impl Explain for HostError {
             Self::NotReached { to, .. } => vec![
                 format!("on the node: is the name known, does something listen there, and does a firewall let it through? `nc -vz {}` tells", to.replace(':', " ")).into(),
             ],
-            Self::ForwardingForbidden { .. } => vec![forbidden(SOCKETS)],
+            Self::ForwardingForbidden { .. } => or_carried(SOCKETS, "Docker's command line"),
             Self::NoDocker { socket, .. } => {
                 vec!["install Docker on the node".into(), other_socket(socket)]
             }
@@ -188,13 +188,7 @@ impl Explain for HostError {
                 "start it on the node: `sudo systemctl enable --now docker`".into(),
                 other_socket(socket),
             ],
-            Self::SocketDenied {
-                at, sudo: false, ..
-            } => vec![group(&at.user)],
-            Self::SocketDenied { at, sudo: true, .. } => vec![
-                group(&at.user),
-                "using Docker through sudo is not supported yet".into(),
-            ],
+            Self::SocketDenied { at, sudo, .. } => denied(&at.user, *sudo),
             Self::TunnelRefused { at, .. } => {
                 vec![forbidden(SOCKETS), group(&at.user)]
             }
@@ -264,6 +258,28 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
         format!("is `{address}` the right address?")
     };
     vec![hint.into()]
+}
+
+/// What sshd says no to, and the program that would carry the connections.
+fn or_carried(setting: &str, program: &str) -> Vec<Cow<'static, str>> {
+    vec![
+        forbidden(setting),
+        format!("or install {program} on the node: then that carries the connections").into(),
+    ]
+}
+
+/// Of a user who may not use Docker. `sudo`: they may run other programs as root without a password.
+fn denied(user: &str, sudo: bool) -> Vec<Cow<'static, str>> {
+    let line = format!("`{user} ALL=(root) NOPASSWD: /usr/bin/docker`");
+    let by_sudo = if sudo {
+        format!(
+            "or let sudo run it: `sudo -n docker version` as `{user}` on the node shows why it does not, and a line \
+             of sudoers is {line}"
+        )
+    } else {
+        format!("or let sudo run it without a password, with a line of sudoers: {line}")
+    };
+    vec![group(user), by_sudo.into()]
 }
 
 fn unknown_key() -> Vec<Cow<'static, str>> {

@@ -28,7 +28,7 @@ use bytes::{Buf, Bytes};
 use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, client::Msg};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, mpsc},
     task::JoinHandle,
     time::Instant,
 };
@@ -141,6 +141,8 @@ pub(super) struct Guarded {
     /// Closes the channel.
     _open: Open,
     _in_use: Arc<InUse>,
+    /// Of a program's stream: how many of them there may be.
+    permits: Vec<OwnedSemaphorePermit>,
 }
 
 /// A channel as a sink of bytes.
@@ -189,7 +191,14 @@ impl Guarded {
             pump,
             _open: Open(Some(open)),
             _in_use: in_use,
+            permits: Vec::new(),
         }
+    }
+
+    /// The same, which holds these for as long as it is open.
+    pub(super) fn holding(mut self, permits: Vec<OwnedSemaphorePermit>) -> Self {
+        self.permits = permits;
+        self
     }
 
     fn write_result<T>(
@@ -299,5 +308,6 @@ impl AsyncWrite for Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         self.pump.abort();
+        self.permits.clear();
     }
 }

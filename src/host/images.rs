@@ -101,6 +101,32 @@ impl Host {
         }
     }
 
+    /// Whether the node's Docker gets to know of an image in its registry, with that login; the error is the registry's or
+    /// Docker's word. Nothing is pulled.
+    pub async fn find_image(
+        &self,
+        image: &str,
+        login: Option<&RegistryLogin>,
+    ) -> Result<(), HostError> {
+        let (image, login) = (tagged(image), login.map(credentials));
+        let asked = self.docker().inspect_registry_image(&image, login).await;
+        match self.done(format!("ask for image `{image}`"), asked).await {
+            Ok(_) => Ok(()),
+            Err(HostError::Docker {
+                at,
+                status,
+                message,
+                ..
+            }) => Err(HostError::Pull {
+                at,
+                image,
+                status: Some(status),
+                message,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// An image as `docker save` writes it. For small ones: it is held in memory.
     pub async fn export_image(&self, image: &str) -> Result<Vec<u8>, HostError> {
         let mut stream = Box::pin(self.docker().export_image(image));

@@ -8,6 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     Dial, HostKeys, Stream, Trust,
+    carrier::Rights,
     docker::{self, ApiVersion},
     error::{Hop, HostError, Place},
     exec::{self, ExecOutput},
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     config::Login,
-    facts::DockerFacts,
+    facts::{DockerFacts, ReachedBy},
     model::{Endpoint, NodeName, printable},
 };
 
@@ -26,6 +27,7 @@ pub struct Host {
     pub(super) session: Arc<Session>,
     docker: Docker,
     api: Arc<OnceCell<ApiVersion>>,
+    way: Arc<OnceCell<docker::Way>>,
     socket: String,
     pub(super) bastion_key: Option<String>,
 }
@@ -73,19 +75,18 @@ impl Host {
     ) -> Result<Self, HostError> {
         let name = at.node.clone();
         let session = Arc::new(Session::connect(at, login, keys, dial).await?);
-        let (docker, api) =
-            docker::client(Arc::clone(&session), &login.docker_socket).map_err(|source| {
-                HostError::DockerIo {
-                    at: session.place(),
-                    doing: "make a Docker client".to_owned(),
-                    source: Box::new(source),
-                }
-            })?;
+        let client = docker::client(Arc::clone(&session), &login.docker_socket);
+        let docker::Client { docker, api, way } = client.map_err(|source| HostError::DockerIo {
+            at: session.place(),
+            doing: "make a Docker client".to_owned(),
+            source: Box::new(source),
+        })?;
         Ok(Self {
             name,
             session,
             docker,
             api,
+            way,
             socket: login.docker_socket.clone(),
             bastion_key: None,
         })
@@ -99,6 +100,11 @@ impl Host {
     /// The address or name at which it is dialled.
     pub fn address(&self) -> &str {
         self.session.address()
+    }
+
+    /// About how long a question and its answer are under way.
+    pub fn trip(&self) -> Duration {
+        self.session.trip()
     }
 
     /// The key by which its sshd was verified, as in `authorized_keys`.
@@ -196,7 +202,7 @@ impl Host {
     /// A stream from the node to a port of another machine; the node looks the name up.
     pub async fn remote_port(&self, to: &str, port: u16) -> Result<Box<dyn Stream>, HostError> {
         let at = self.session.place();
-        match self.session.tcp(to, port).await {
+        match self.session.reach(to, port).await {
             Ok(stream) => Ok(Box::new(stream)),
             Err(OpenError::Refused(failure)) => Err(HostError::NotReached {
                 at,
@@ -237,6 +243,11 @@ impl Host {
         let mut insecure: Vec<String> = insecure.map(|(name, _)| name).collect();
         insecure.sort();
         Ok(DockerFacts {
+            reached: match self.way.get() {
+                Some(docker::Way::Carried(Rights::Own)) => ReachedBy::Program,
+                Some(docker::Way::Carried(Rights::Sudo)) => ReachedBy::Sudo,
+                Some(docker::Way::Forwarded) | None => ReachedBy::Socket,
+            },
             mirrors: registries.mirrors.unwrap_or_default(),
             insecure_registries: insecure,
             version: info.server_version.unwrap_or_default(),
@@ -257,6 +268,8 @@ impl Host {
             default_runtime: info.default_runtime.unwrap_or_default(),
             proxy: has_proxy.then_some(proxy),
             architecture: info.architecture.unwrap_or_default(),
+            processors: info.ncpu.and_then(|n| n.try_into().ok()).unwrap_or(0),
+            memory: info.mem_total.and_then(|n| n.try_into().ok()).unwrap_or(0),
             lacking_cgroups: (info.memory_limit == Some(false))
                 .then(|| "memory".to_owned())
                 .into_iter()

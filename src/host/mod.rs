@@ -17,6 +17,7 @@ pub mod any_server;
 mod awaited;
 mod bastion;
 mod bounded;
+mod carrier;
 mod containers;
 mod create_body;
 mod dial;

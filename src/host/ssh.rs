@@ -30,6 +30,7 @@ use tokio::{
 
 use super::{
     Dial, HostKeyVerdict, Trust,
+    carrier::{self, Carries},
     error::{HostError, Phase, Place, Tried},
     guard::{self, Guarded, InUse, Link},
     known_hosts::fingerprint,
@@ -56,6 +57,9 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(20);
 /// Session channels at once: sshd's `MaxSessions` is ten by default.
 const SESSIONS: usize = 8;
+/// How many of them carry streams to Docker, and to ports, where sshd forwards none.
+const TO_DOCKER: usize = 3;
+const TO_PORTS: usize = 3;
 /// Downloads over a long line are bound by this.
 const WINDOW: u32 = 16 << 20;
 /// A connection keeps a buffer of this size for as long as it lives: half of russh's default is 16 MiB less for 1000
@@ -75,7 +79,11 @@ pub(super) struct Session {
     heard: Arc<Heard>,
     /// A channel was opened: the session has begun on the node.
     begun: Arc<AtomicBool>,
-    sessions: Semaphore,
+    /// sshd refused to forward to a port.
+    forwards_nothing: AtomicBool,
+    sessions: Arc<Semaphore>,
+    to_docker: Arc<Semaphore>,
+    to_ports: Arc<Semaphore>,
     at: Arc<Place>,
     trip: Duration,
     /// The host key that was verified.
@@ -139,7 +147,10 @@ impl Session {
             in_use,
             heard: Arc::clone(heard),
             begun: Arc::default(),
-            sessions: Semaphore::new(SESSIONS),
+            forwards_nothing: AtomicBool::new(false),
+            sessions: Arc::new(Semaphore::new(SESSIONS)),
+            to_docker: Arc::new(Semaphore::new(TO_DOCKER)),
+            to_ports: Arc::new(Semaphore::new(TO_PORTS)),
             at: Arc::clone(at),
             // TCP, the identification strings, the key exchange; a person may have been asked meanwhile.
             trip: (shaken / 3).min(LONGEST_TRIP),
@@ -283,7 +294,21 @@ impl Session {
 
     /// A stream to a TCP port of the node.
     pub(super) async fn port(&self, port: u16) -> Result<Guarded, OpenError> {
-        self.tcp("127.0.0.1", port).await
+        self.reach("127.0.0.1", port).await
+    }
+
+    /// The same of another machine, as the node reaches it; a program carries it where sshd forwards nothing.
+    pub(super) async fn reach(&self, address: &str, port: u16) -> Result<Guarded, OpenError> {
+        use ChannelOpenFailure::AdministrativelyProhibited;
+        if !self.forwards_nothing.load(Ordering::Relaxed) {
+            match self.tcp(address, port).await {
+                Err(OpenError::Refused(AdministrativelyProhibited)) => {
+                    self.forwards_nothing.store(true, Ordering::Relaxed);
+                }
+                other => return other,
+            }
+        }
+        carrier::to_port(self, address, port).await
     }
 
     /// A stream from this machine to a port of another; the machine looks the name up.
@@ -335,15 +360,33 @@ impl Session {
     /// A channel for a command. sshd frees the slot of an ended command a little after we have
     /// seen its end, so a refusal is tried again.
     pub(super) async fn command(&self) -> Result<(Channel<Msg>, SemaphorePermit<'_>), OpenError> {
-        let permit = self
-            .sessions
-            .acquire()
-            .await
-            .map_err(|_| OpenError::Lost("closed".to_owned()))?;
+        let closed = |_| OpenError::Lost("closed".to_owned());
+        let permit = self.sessions.acquire().await.map_err(closed)?;
+        Ok((self.session_channel().await?, permit))
+    }
+
+    /// A stream to what a program on the node does with its input and output.
+    pub(super) async fn program(&self, what: Carries, command: &str) -> Result<Guarded, OpenError> {
+        let few = match what {
+            Carries::Docker => &self.to_docker,
+            Carries::Port => &self.to_ports,
+        };
+        let mut permits = Vec::new();
+        for semaphore in [few, &self.sessions] {
+            let permit = Arc::clone(semaphore).acquire_owned().await;
+            permits.push(permit.map_err(|_| OpenError::Lost("closed".to_owned()))?);
+        }
+        let channel = self.session_channel().await?;
+        let failed = |error| OpenError::Ssh(Arc::new(error));
+        channel.exec(true, command).await.map_err(failed)?;
+        Ok(Guarded::new(channel, Arc::clone(&self.in_use)).holding(permits))
+    }
+
+    async fn session_channel(&self) -> Result<Channel<Msg>, OpenError> {
         let mut tries = 0;
         loop {
             match self.opened(self.handle.channel_open_session()).await {
-                Ok(channel) => return Ok((channel, permit)),
+                Ok(channel) => return Ok(channel),
                 Err(OpenError::Refused(ChannelOpenFailure::ConnectFailed)) if tries < 5 => {
                     tries += 1;
                     let wait = rand::rng().random_range(50..200) * tries;

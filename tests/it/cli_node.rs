@@ -211,7 +211,7 @@ const CASES: &[Case] = &[
         says: &[
             "`n1`",
             "usermod -aG docker rke",
-            "sudo is not supported yet",
+            "NOPASSWD: /usr/bin/docker",
         ],
     },
     Case {

@@ -20,7 +20,7 @@ use futures::{FutureExt, future::BoxFuture};
 use lab::{Lab, LabSpec, Profile};
 use rke_operator::{
     config::{Credential, Login},
-    facts::{Baseline, ContainerState, NodeRecord},
+    facts::{Baseline, ContainerState, NodeRecord, ReachedBy},
     host::{
         ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, Stamp, TcpDial,
     },
@@ -31,7 +31,7 @@ use rke_operator::{
 };
 use serde_json::json;
 
-use crate::fake::{Access, FakeHost, Said};
+use crate::fake::{Access, Carrier, FakeHost, Said};
 
 /// An image that fake and lab can pull; it runs for ever.
 const IMAGE: &str = "rancher/mirrored-pause:3.6";
@@ -171,6 +171,16 @@ async fn unknown_image(host: &Host) {
     assert!(
         matches!(refused, Err(HostError::Pull { .. })),
         "{refused:?}"
+    );
+    let not_found = host.find_image("rancher/nobody-has-this:1", None).await;
+    assert!(
+        matches!(not_found, Err(HostError::Pull { .. })),
+        "{not_found:?}"
+    );
+    host.find_image(IMAGE, None).await.unwrap();
+    assert!(
+        !host.images().await.unwrap().contains(IMAGE),
+        "it was only asked for"
     );
 }
 
@@ -418,8 +428,8 @@ async fn clean(host: &Host) {
     assert!(!host.images().await.unwrap().contains(FILES_IMAGE));
 }
 
-#[tokio::test]
-async fn the_fake_keeps_it() {
+/// A fake that can keep it.
+fn able() -> FakeHost {
     let fake = FakeHost::new();
     fake.docker()
         .registry
@@ -436,8 +446,33 @@ async fn the_fake_keeps_it() {
         files.retain(|path, _| !path.starts_with("/etc/rke-operator-contract"));
         (7, "said\nmore\n".to_owned())
     });
+    fake
+}
+
+#[tokio::test]
+async fn the_fake_keeps_it() {
+    let fake = able();
     keep(&fake.connect().await.unwrap()).await;
     assert_eq!(fake.connections(), 1);
+}
+
+#[tokio::test]
+async fn the_fake_keeps_it_where_programs_carry_its_streams() {
+    for (access, carrier, reached) in [
+        (Access::NoForwarding, Carrier::User, ReachedBy::Program),
+        (Access::SudoOnly, Carrier::Sudo, ReachedBy::Sudo),
+    ] {
+        let fake = able();
+        fake.faults(|faults| {
+            faults.access = access;
+            faults.carrier = carrier;
+            faults.greeting = "Welcome!\n".to_owned();
+        });
+        let host = fake.connect().await.unwrap();
+        keep(&host).await;
+        assert_eq!(host.docker_facts().await.unwrap().reached, reached);
+        assert_eq!(fake.connections(), 1);
+    }
 }
 
 async fn real(lab: &Lab, node: &str) -> Result<Host, HostError> {
@@ -521,6 +556,7 @@ async fn silence_is_noticed(lab: &Lab, host: &Host) {
     lab.node("n1").resume().unwrap();
 }
 
+/// What sshd and sudo refuse, and what is done where programs of the node carry streams.
 #[test]
 fn lab_real_refusals_are_those_of_the_fake() {
     let spec = LabSpec::own("refusals")
@@ -528,7 +564,14 @@ fn lab_real_refusals_are_those_of_the_fake() {
         .node("n2", Profile::SudoOnly);
     let lab = Lab::up(&spec, &mut std::io::stderr()).unwrap();
     runtime().block_on(async {
+        for (node, reached) in [("n1", ReachedBy::Program), ("n2", ReachedBy::Sudo)] {
+            let host = real(&lab, node).await.unwrap();
+            keep(&host).await;
+            assert_eq!(host.docker_facts().await.unwrap().reached, reached);
+        }
+        let without = "mv /usr/bin/docker /root/docker";
         for (node, access) in [("n1", Access::NoForwarding), ("n2", Access::SudoOnly)] {
+            lab.node(node).sh(without).unwrap();
             let fake = FakeHost::new();
             fake.faults(|faults| faults.access = access);
             let expected = fake.connect().await.unwrap();

@@ -26,7 +26,7 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::fake::{FakeContainer, FakeHost, NodeFile, Said, target};
+use crate::fake::{Carrier, FakeContainer, FakeHost, NodeFile, Said, target};
 
 fn id() -> ClusterId {
     ClusterId("c1".to_owned())
@@ -720,6 +720,9 @@ async fn whether_sshd_forwards_to_ports_is_seen_at_once() {
         host.docker_facts().await.is_ok(),
         "sockets are another matter"
     );
+    fake.faults(|faults| faults.carrier = Carrier::User);
+    let host = fake.connect().await.unwrap();
+    assert!(host.forwards_to_ports().await.unwrap(), "bash carries them");
 }
 
 /// N3, N4: a connection that is gone is made again when it is needed.

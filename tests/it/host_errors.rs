@@ -330,17 +330,19 @@ async fn docker_cannot_be_reached() {
     Denied
     cannot reach Docker on node `n1` (10.0.0.2): user `rke` may not use `/var/run/docker.sock`
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
+    hint: or let sudo run it without a password, with a line of sudoers: `rke ALL=(root) NOPASSWD: /usr/bin/docker`
     class: Host
 
     SudoOnly
     cannot reach Docker on node `n1` (10.0.0.2): user `rke` may not use `/var/run/docker.sock`
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
-    hint: using Docker through sudo is not supported yet
+    hint: or let sudo run it: `sudo -n docker version` as `rke` on the node shows why it does not, and a line of sudoers is `rke ALL=(root) NOPASSWD: /usr/bin/docker`
     class: Host
 
     NoForwarding
     cannot reach Docker on node `n1` (10.0.0.2): sshd forbids connections to `/var/run/docker.sock`
     hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
+    hint: or install Docker's command line on the node: then that carries the connections
     class: Host
     ");
 }
@@ -381,6 +383,7 @@ async fn ports_that_are_closed_and_ports_that_are_forbidden() {
 
     sshd on node `n1` (10.0.0.2) forbids connections to its port 6443
     hint: sshd on this node may set `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
+    hint: or install bash on the node: then that carries the connections
     class: Host
     ");
 }

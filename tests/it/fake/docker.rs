@@ -188,6 +188,7 @@ async fn route(
         ),
         ["info"] => ok(200, &host.docker().info),
         ["events"] => events(host.clone(), labelled(call)),
+        ["distribution", image @ .., "json"] if get => distribution(host, &image.join("/")),
         ["containers", "json"] => ok(200, &list(&host.docker(), labelled(call).as_deref())),
         ["containers", "create"] if post => create(&mut host.docker(), call),
         ["containers", name, "json"] if get => inspect(&host.docker(), name),
@@ -567,6 +568,17 @@ fn import(state: &mut DockerState, call: &Call) -> Response<Body> {
         .images
         .insert(format!("{}:{}", part("repo"), part("tag")), 0);
     full(200, "application/json", "{\"status\":\"sha256:0000\"}\n")
+}
+
+/// What its registry says of an image.
+fn distribution(host: &FakeHost, image: &str) -> Response<Body> {
+    let state = host.docker();
+    if state.registry.contains_key(image) || state.has_every_image.is_some() {
+        let digest = format!("sha256:{:064x}", 1);
+        let descriptor = json!({ "digest": digest, "size": 1, "mediaType": "application/json" });
+        return ok(200, &json!({ "Descriptor": descriptor, "Platforms": [] }));
+    }
+    refuse(404, &format!("errors:\nmanifest unknown: {image}\n"))
 }
 
 fn pull(host: &FakeHost, call: &Call, faults: &Faults, cut: &CancellationToken) -> Response<Body> {

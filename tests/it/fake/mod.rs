@@ -91,12 +91,26 @@ pub(crate) enum Access {
     NoForwarding,
 }
 
+/// Who carries streams where sshd does not: the Docker command line to Docker, bash to ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// The node has no such programs.
+    #[default]
+    Nobody,
+    /// The user runs them.
+    User,
+    /// Docker's is run by sudo.
+    Sudo,
+}
+
 /// What goes wrong. Everything off by default.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// sshd refuses every login.
     pub(crate) refuse_auth: bool,
+    /// What helps where sshd does not forward.
+    pub(crate) carrier: Carrier,
     /// sshd takes certificates only, whoever signed them.
     pub(crate) only_certificates: bool,
     /// sshd takes the key and wants a code besides.

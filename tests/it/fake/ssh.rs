@@ -16,7 +16,7 @@ use russh::{
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, FakeHost, Said, docker, lock};
+use super::{Access, Carrier, FakeHost, Said, docker, lock};
 use rke_operator::{host::Stream, model::Endpoint};
 
 /// sshd's default.
@@ -154,6 +154,11 @@ impl server::Handler for Handler {
         }
         session.channel_success(id)?;
         let open = Arc::clone(&self.open);
+        if command.contains("system dial-stdio") || command.contains("/dev/tcp/") {
+            let cut = self.cut.clone();
+            tokio::spawn(carry(self.host.clone(), channel, command, open, cut));
+            return Ok(());
+        }
         tokio::spawn(execute(self.host.clone(), channel, command, open));
         Ok(())
     }
@@ -222,6 +227,45 @@ impl server::Handler for Handler {
         tokio::spawn(handler(Box::new(channel.into_stream())));
         Ok(())
     }
+}
+
+/// A program that carries a stream, after what a login shell prints.
+async fn carry(
+    host: FakeHost,
+    channel: Channel<Msg>,
+    command: String,
+    open: Arc<Mutex<usize>>,
+    cut: CancellationToken,
+) {
+    let mut stream = channel.into_stream();
+    let fault = host.fault();
+    let says = |what: &str| format!("{}@@rke-operator {what}\n", fault.greeting);
+    let lacks = fault.carrier == Carrier::Nobody;
+    let to_docker = command.contains("system dial-stdio");
+    let by_sudo = command.contains("sudo -n docker");
+    let port = command.rsplit(' ').next().and_then(|word| {
+        let word = word.split_whitespace().next()?;
+        word.parse::<u16>().ok()
+    });
+    let port = port.or_else(|| {
+        let (_, rest) = command.rsplit_once("127.0.0.1")?;
+        let digits = rest.chars().skip_while(|c| !c.is_ascii_digit());
+        let digits: String = digits.take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    });
+    let handler = port.filter(|_| !to_docker).and_then(|port| host.port(port));
+    if to_docker && by_sudo == (fault.carrier == Carrier::Sudo) && !lacks {
+        let _ = stream.write_all(says("begin").as_bytes()).await;
+        docker::serve(host, TokioIo::new(stream), cut).await;
+    } else if let Some(handler) = handler.filter(|_| !lacks) {
+        let _ = stream.write_all(says("begin").as_bytes()).await;
+        handler(Box::new(stream)).await;
+    } else {
+        let word = if lacks { "lacking" } else { "closed" };
+        let _ = stream.write_all(says(word).as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
+    *lock(&open) -= 1;
 }
 
 /// A Docker whose answers have no end.
@@ -296,6 +340,13 @@ fn answer(host: &FakeHost, script: &str) -> Said {
         .map(|(_, answer)| Arc::clone(answer));
     if let Some(told) = told {
         return told(script);
+    }
+    if script.contains("sudo -n docker -H") {
+        return Said::out(match host.fault().carrier {
+            Carrier::Nobody => "",
+            Carrier::User => "own\n",
+            Carrier::Sudo => "sudo\n",
+        });
     }
     if script.contains("echo socket=yes") {
         return Said::out(diagnosis(host.fault().access));

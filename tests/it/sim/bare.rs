@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    facts::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
+    facts::{
+        ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, ReachedBy,
+        SystemFacts,
+    },
     model::NodeName,
 };
 
@@ -19,6 +22,7 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
     };
     HostFacts {
         docker: DockerFacts {
+            reached: ReachedBy::Socket,
             version: "26.1.5".to_owned(),
             api_version: "1.45".to_owned(),
             root_dir: "/var/lib/docker".to_owned(),
@@ -30,6 +34,8 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             default_runtime: "runc".to_owned(),
             proxy: None,
             architecture: "x86_64".to_owned(),
+            processors: 4,
+            memory: 8 << 30,
             mirrors: vec![],
             insecure_registries: vec![],
             lacking_cgroups: BTreeSet::new(),
