@@ -38,7 +38,7 @@ spec:
         - name: writer
           image: nginx:1.26.3
           env: [{name: WHO, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}]
-          command: [sh, -c, 'while read -r now rest </proc/uptime; do echo "$WHO $now" >>/written/by; usleep 100000; done']
+          command: [sh, -c, 'while read -r now rest </proc/uptime; do echo "$WHO $now" >>/written/by; sleep 0.1; done']
           volumeMounts: [{name: written, mountPath: /written}]
       volumes: [{name: written, hostPath: {path: /var/lib/written, type: DirectoryOrCreate}}]
 "#;
