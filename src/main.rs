@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use rke_operator::{
-    cli::{dispatch::dispatch, log, output::Screen, usage::Usage},
+    cli::{dispatch::dispatch, log, output::Screen, run_log::RunLog, usage::Usage},
     error::ErrorClass,
 };
 
@@ -19,8 +19,10 @@ fn main() -> ExitCode {
         }
         Usage::Other(usage) => return explain(&usage),
     };
-    let screen = Arc::new(Screen::stderr(cli.global.no_progress, cli.global.quiet));
-    log::start(&cli, &screen);
+    let run_log = RunLog::of(&cli.command, now());
+    let screen = Screen::stderr(cli.global.no_progress, cli.global.quiet);
+    let screen = Arc::new(screen.kept_in(run_log.clone()));
+    log::start(&cli, &screen, run_log.as_ref());
     for warning in &warnings {
         screen.warn(warning);
     }
@@ -37,6 +39,11 @@ fn main() -> ExitCode {
     // A question that nobody answered is a thread that waits for stdin: it is not waited for.
     runtime.shutdown_background();
     ExitCode::from(code)
+}
+
+#[expect(clippy::disallowed_methods, reason = "here the process begins")]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
 }
 
 /// A wrong flag is the user's turn, so it exits as other errors of that class do. clap's own

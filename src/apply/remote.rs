@@ -30,7 +30,10 @@ use crate::{
         self,
         defrag::{DefragError, Defragmentation, Defragmented, Shrunk},
     },
-    facts::{Actual, KeptFacts, NodeFact},
+    facts::{
+        Actual, KeptFacts, NodeFact,
+        measured::{MeasureRequest, Measured},
+    },
     host::{
         Awaited, Dial, HostKeys, any_server,
         pool::{ConnectionTarget, Hosts},
@@ -103,6 +106,12 @@ pub trait RemoteSession: Send + Sync {
         &'a self,
         ports: &'a [(NodeName, u16)],
     ) -> BoxFuture<'a, Vec<Result<Vec<u8>, String>>>;
+
+    /// Measures nodes. One that does not answer is left out.
+    fn measure<'a>(
+        &'a self,
+        requests: &'a BTreeMap<NodeName, MeasureRequest>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Measured>>;
 
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
@@ -324,6 +333,13 @@ impl RemoteSession for Open {
             served.map_err(|error| with_causes(&error))
         });
         join_all(each).boxed()
+    }
+
+    fn measure<'a>(
+        &'a self,
+        requests: &'a BTreeMap<NodeName, MeasureRequest>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Measured>> {
+        survey::measure::measure(&self.hosts, requests).boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

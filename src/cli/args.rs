@@ -72,8 +72,11 @@ pub enum Command {
     Up(Up),
     /// Show what `up` would change, and why, without changing anything
     Plan(Plan),
-    /// Check the config; with `--connect`, also check the nodes
+    /// Check the config; with `--connect`, also check the nodes, as `doctor` does
     Validate(Validate),
+    /// Check the nodes before `up`, or when something is wrong with them: what prevents `up`, what will cause trouble, and
+    /// how to mend it
+    Doctor(Doctor),
     /// Create a starter `cluster.yml`, or explain its keys
     Config(ConfigArgs),
     /// Show cluster health and drift from the config; with `--all`, every `Cluster` of the management cluster
@@ -105,6 +108,8 @@ pub enum Command {
     Crd,
     /// Print completions of commands and flags for a shell: `source <(rke-operator completion bash)`
     Completion(Completion),
+    /// Write the manual pages into a folder: `rke-operator man ~/.local/share/man/man1`
+    Man(Man),
     /// Hand an existing cluster over to an operator: write its `Cluster` object and Secrets, from the config, the SSH
     /// key, the known host keys and the state file (contacts nothing)
     Init(Init),
@@ -299,11 +304,28 @@ pub struct Validate {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Log in to the nodes and check them, as `plan` does
+    /// Log in to the nodes and check them, as `doctor --no-write` does
     #[arg(long)]
     pub connect: bool,
     /// Accept unknown SSH host keys for this run only
     #[arg(long, requires = "connect")]
+    pub accept_new_host_keys: bool,
+    /// Text, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Do not measure the disks of nodes with etcd: that writes a file of 230 KB, which is gone afterwards
+    #[arg(long)]
+    pub no_write: bool,
+    /// Accept unknown SSH host keys for this run only
+    #[arg(long)]
     pub accept_new_host_keys: bool,
     /// Text, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -347,6 +369,14 @@ pub struct ConfigArgs {
     pub explain: Option<String>,
 }
 
+/// `man`.
+#[derive(Args, Debug)]
+pub struct Man {
+    /// Folder; created if it does not exist
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
 /// `status`.
 #[derive(Args, Debug)]
 pub struct Status {
@@ -357,8 +387,18 @@ pub struct Status {
     #[arg(long)]
     pub accept_new_host_keys: bool,
     /// List every `Cluster` of the management cluster instead; no config is read and no node is contacted
-    #[arg(short = 'A', long, conflicts_with = "accept_new_host_keys")]
+    #[arg(short = 'A', long, conflicts_with_all = ["accept_new_host_keys", "watch"])]
     pub all: bool,
+    /// Look again every so many seconds, over the same connections, until Ctrl-C [default: 5]
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub watch: Option<u32>,
     /// With `--all`: kubeconfig of the management cluster [default: `KUBECONFIG`, `~/.kube/config` or the pod's
     /// service account]
     #[arg(long, value_name = "FILE", requires = "all")]

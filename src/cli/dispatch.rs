@@ -5,8 +5,8 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Encrypt, Etcd, Kubeconfig, Node, Output, Util},
-    cert, cert_rotate, completion, config, crd, custom_certs, defrag, describe, init, kubeconfig,
-    members, node,
+    cert, cert_rotate, completion, config, crd, custom_certs, defrag, describe, doctor, init,
+    kubeconfig, man, members, node,
     output::{
         Screen,
         json::{self, Ended},
@@ -40,6 +40,13 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
         Ok(code) => code,
         Err(error) => {
             screen.print(&error.render(screen.paint()));
+            if let Some(log) = screen.log() {
+                screen.print(&format!(
+                    "{} {}",
+                    screen.paint().hint("log:"),
+                    log.display()
+                ));
+            }
             error.class().exit_code()
         }
     }
@@ -54,6 +61,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             let result = Box::pin(validate::validate(args, session)).await;
             failed(args.output, result)
         }
+        Command::Doctor(args) => failed(args.output, Box::pin(doctor::doctor(args, session)).await),
         Command::Config(args) => config::config(args, session).await,
         Command::Status(args) if args.all => {
             let result = Box::pin(status_all::status(args, session)).await;
@@ -91,6 +99,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
         Command::Completion(args) => completion::completion(args),
+        Command::Man(args) => man::man(args),
         Command::Init(args) => Box::pin(init::init(args, session)).await,
         Command::Run(args) => Box::pin(run::run(args, session)).await,
         Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await,

@@ -11,11 +11,12 @@ use std::{fmt, io, sync::Arc};
 use serde_json::Value;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer as _, Registry,
     fmt::{
         FmtContext, FormatEvent, FormatFields, MakeWriter,
         format::{Format, Json, JsonFields, Writer as Line},
     },
+    layer::SubscriberExt as _,
     registry::LookupSpan,
     util::SubscriberInitExt,
 };
@@ -23,10 +24,11 @@ use tracing_subscriber::{
 use super::{
     args::{Cli, Command, Output},
     output::Screen,
+    run_log::{RunLog, ToFile},
 };
 
-/// Starts it.
-pub fn start(cli: &Cli, screen: &Arc<Screen>) {
+/// Starts it; with a file for the run, it is written to that as `--debug` has it.
+pub fn start(cli: &Cli, screen: &Arc<Screen>, run_log: Option<&Arc<RunLog>>) {
     let ours = match (&cli.command, cli.global.debug, cli.global.quiet) {
         (_, true, _) => "debug",
         (_, _, true) => "error",
@@ -48,8 +50,22 @@ pub fn start(cli: &Cli, screen: &Arc<Screen>) {
         color: screen.paint() == super::output::Paint::ON,
         target: cli.global.debug,
     };
-    let log = to(Writer(Arc::clone(screen)), filter(others, ours), shape);
-    // A second subscriber in one process (tests) keeps the first.
+    let writer = Writer(Arc::clone(screen));
+    let Some(run_log) = run_log else {
+        // A second subscriber in one process (tests) keeps the first.
+        let _ = to(writer, filter(others, ours), shape).try_init();
+        return;
+    };
+    let shown = tracing_subscriber::fmt::layer()
+        .with_target(shape.target)
+        .with_ansi(shape.color)
+        .with_writer(writer)
+        .with_filter(filter(others, ours));
+    let kept = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(ToFile(Arc::clone(run_log)))
+        .with_filter(filter("info", "debug"));
+    let log = Registry::default().with(shown).with(kept);
     let _ = log.try_init();
 }
 
@@ -171,7 +187,7 @@ struct OnScreen<'a>(&'a Screen);
 
 impl io::Write for OnScreen<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.prompt(&String::from_utf8_lossy(bytes));
+        self.0.log_line(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 

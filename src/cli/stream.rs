@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{
     args::Output,
     output::{
-        Screen, json,
+        Screen, clip, json,
         lines::{Lines, count},
     },
     session::Session,
@@ -63,7 +63,8 @@ pub(super) async fn converge_shown<P: Purpose, R>(
     while let Ok(event) = incoming.try_recv() {
         sink.show(&event);
     }
-    session.screen.status("");
+    session.screen.live(&[]);
+    sink.end();
     outcome
 }
 
@@ -107,6 +108,21 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// What there is to say when everything has ended.
+    fn end(&self) {
+        let Self::Lines {
+            lines,
+            screen,
+            begun,
+        } = self
+        else {
+            return;
+        };
+        if let Some(summary) = lines.summary(begun.elapsed()) {
+            screen.print_unless_quiet(&summary);
+        }
+    }
+
     /// False where no step runs.
     fn tick(&mut self) -> bool {
         let Self::Lines {
@@ -117,12 +133,14 @@ impl<'a> Sink<'a> {
         else {
             return true;
         };
-        if !screen.is_live() {
-            for line in lines.reminders(begun.elapsed()) {
-                screen.print_unless_quiet(&line);
+        match screen.room() {
+            None => {
+                for line in lines.reminders(begun.elapsed()) {
+                    screen.print_unless_quiet(&line);
+                }
             }
-        } else if lines.runs() {
-            screen.status(&lines.status(begun.elapsed()));
+            Some(room) if lines.runs() => screen.live(&lines.live(begun.elapsed(), room)),
+            Some(_) => {}
         }
         lines.runs()
     }
@@ -156,14 +174,15 @@ impl<'a> Looking<'a> {
         let nodes = self.session.awaited.nodes();
         if nodes.is_empty() {
             *self = Self::new(self.session);
-            self.session.screen.status("");
+            self.session.screen.live(&[]);
             return;
         }
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         let screen = &self.session.screen;
-        if screen.is_live() && waited >= PATIENCE {
-            screen.status(&awaited(&nodes, waited));
-        } else if !screen.is_live() && waited >= self.remind_at {
+        let room = screen.room();
+        if let Some(room) = room.filter(|_| waited >= PATIENCE) {
+            screen.live(&[clip(&awaited(&nodes, waited), room.columns)]);
+        } else if room.is_none() && waited >= self.remind_at {
             self.remind_at += REMINDER;
             screen.print_unless_quiet(&format!("still {}", awaited(&nodes, waited)));
         }
@@ -199,7 +218,7 @@ pub(super) async fn shown<T>(session: &Session, look: impl Future<Output = T>) -
             _ = ticks.tick() => looking.tick(),
         }
     };
-    session.screen.status("");
+    session.screen.live(&[]);
     seen
 }
 

@@ -334,8 +334,29 @@ fn is_idle(decision: &Result<Decision, Error>, hosts: &BTreeSet<NodeName>) -> bo
 /// What is, and what an `up` would do about it, or why it would do nothing. Writes nothing,
 /// anywhere.
 pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspection, Error> {
-    let mut session = open(environment);
-    Box::pin(inspected(intent, environment, &mut *session)).await
+    Inspector::of(environment).inspect(intent).await
+}
+
+/// Inspects again and again, over the same connections.
+pub struct Inspector<'e> {
+    environment: &'e Environment,
+    session: Box<dyn RemoteSession>,
+}
+
+impl<'e> Inspector<'e> {
+    /// Without a connection yet.
+    pub fn of(environment: &'e Environment) -> Self {
+        Self {
+            environment,
+            session: open(environment),
+        }
+    }
+
+    /// As [`inspect`].
+    pub async fn inspect(&mut self, intent: &Intent) -> Result<Inspection, Error> {
+        let session = &mut *self.session;
+        Box::pin(inspected(intent, self.environment, session)).await
+    }
 }
 
 /// The same, and the certificates that its nodes serve, by a handshake with each of them.
@@ -384,17 +405,17 @@ fn savers(actual: &Actual) -> BTreeSet<NodeName> {
 }
 
 /// What was read, before anything is made of it.
-struct Reading<'i> {
-    now: Timestamp,
+pub(super) struct Reading<'i> {
+    pub(super) now: Timestamp,
     seed: Seed,
     /// The goal's, with the release that the cluster keeps.
-    intent: Option<Cow<'i, Intent>>,
+    pub(super) intent: Option<Cow<'i, Intent>>,
     revision: Option<String>,
     reader: Option<EngineClients>,
-    actual: Actual,
+    pub(super) actual: Actual,
 }
 
-async fn read<'i>(
+pub(super) async fn read<'i>(
     purpose: AnyPurpose<'i>,
     environment: &Environment,
     session: &mut dyn RemoteSession,
@@ -463,7 +484,7 @@ fn replaced(environment: &Environment, saved: Option<&ClusterState>) -> Option<u
 }
 
 /// What must be, and what is done about it.
-struct Decision {
+pub(super) struct Decision {
     desired: Option<Desired>,
     plan: Plan,
     /// All of it, where the goal is about a part.
@@ -472,7 +493,7 @@ struct Decision {
     saved: Option<ClusterState>,
 }
 
-fn decide(
+pub(super) fn decide(
     purpose: AnyPurpose<'_>,
     environment: &Environment,
     reading: &Reading<'_>,
@@ -480,39 +501,12 @@ fn decide(
 ) -> Result<Decision, Error> {
     let actual = &reading.actual;
     let loaded = actual.saved.as_deref();
-    let lose = so_far.lose(&environment.lose, loaded);
     let (desired, (plan, all), saved) = match purpose {
         AnyPurpose::Goal(goal) => {
-            let written = goal.intent();
-            let intent = reading.intent.as_deref().unwrap_or(written);
+            let intent = reading.intent.as_deref().unwrap_or(goal.intent());
             let new = loaded.is_none() && environment.recover.is_none();
             before_keys(intent, actual, new)?;
-            let context = PkiContext {
-                now: reading.now,
-                seed: reading.seed.clone(),
-                recover: environment.recover.as_ref(),
-                accept_etcd: environment.accept_etcd.as_deref(),
-                held_elsewhere: &environment.held_elsewhere,
-                rotate: environment.rotate.as_ref(),
-                rotate_key: environment.rotate_key && !so_far.ran,
-                service_account_key: environment.service_account_key,
-                authorities: environment.authorities,
-                restore: environment.restore.as_ref(),
-                lose: &lose,
-                clean: &environment.clean,
-                given: environment.given.as_deref(),
-            };
-            let keys = pki::reconcile(intent, actual, &context)?;
-            plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
-            let mut desired = Desired::from_intent(intent, &keys, actual)?;
-            remember_refused(&mut desired, environment, reading, so_far);
-            if let Goal::RotateKeys(rotated, _) = goal {
-                desired = desired.only(rotated, actual);
-            }
-            desired.notes.extend(kept_back(intent, written));
-            // Whoever is named may leave with many others, also when that waits for a later iteration.
-            desired.lose.clone_from(&environment.lose);
-            desired.clean.clone_from(&environment.clean);
+            let desired = wanted(goal, environment, reading, so_far)?;
             if !so_far.ran {
                 plan::consent(&desired, actual)?;
             }
@@ -550,6 +544,46 @@ fn decide(
         all,
         saved,
     })
+}
+
+/// What must be.
+pub(super) fn wanted(
+    goal: Goal<'_>,
+    environment: &Environment,
+    reading: &Reading<'_>,
+    so_far: &SoFar,
+) -> Result<Desired, Error> {
+    let actual = &reading.actual;
+    let lose = so_far.lose(&environment.lose, actual.saved.as_deref());
+    let written = goal.intent();
+    let intent = reading.intent.as_deref().unwrap_or(written);
+    let context = PkiContext {
+        now: reading.now,
+        seed: reading.seed.clone(),
+        recover: environment.recover.as_ref(),
+        accept_etcd: environment.accept_etcd.as_deref(),
+        held_elsewhere: &environment.held_elsewhere,
+        rotate: environment.rotate.as_ref(),
+        rotate_key: environment.rotate_key && !so_far.ran,
+        service_account_key: environment.service_account_key,
+        authorities: environment.authorities,
+        restore: environment.restore.as_ref(),
+        lose: &lose,
+        clean: &environment.clean,
+        given: environment.given.as_deref(),
+    };
+    let keys = pki::reconcile(intent, actual, &context)?;
+    plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
+    let mut desired = Desired::from_intent(intent, &keys, actual)?;
+    remember_refused(&mut desired, environment, reading, so_far);
+    if let Goal::RotateKeys(rotated, _) = goal {
+        desired = desired.only(rotated, actual);
+    }
+    desired.notes.extend(kept_back(intent, written));
+    // Whoever is named may leave with many others, also when that waits for a later iteration.
+    desired.lose.clone_from(&environment.lose);
+    desired.clean.clone_from(&environment.clean);
+    Ok(desired)
 }
 
 /// The plan for a goal, and all that would be done, where that is more.

@@ -31,6 +31,7 @@ mod announced;
 mod attempts;
 mod back;
 mod error;
+mod examine;
 mod kept;
 mod look;
 mod maintenance;
@@ -46,8 +47,9 @@ pub(crate) use self::{look::targets, purpose::silent};
 use announced::Announced;
 use attempts::Attempts;
 pub use error::{Error, StepFailure};
+pub use examine::{Examined, examine};
 use kept::Kept;
-pub use look::{Iteration, inspect, inspect_served};
+pub use look::{Inspector, Iteration, inspect, inspect_served};
 use look::{SoFar, look};
 pub use maintenance::{Answers, MaintenanceError, defragment, drain, named_snapshot, uncordon};
 pub use purpose::{

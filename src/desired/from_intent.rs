@@ -264,6 +264,7 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
                 .unwrap_or_default(),
         },
         kernel,
+        forbids_swap: kubelet::forbids_swap(&context.intent.services),
         network: network::of(context),
         node: node::meta(context.node),
     })

@@ -17,7 +17,7 @@ use super::{
     service::{Flags, Service, View},
 };
 use crate::{
-    config::Dns,
+    config::{Dns, Services},
     model::{Bind, ContainerSpec, Owner, path},
 };
 
@@ -189,4 +189,12 @@ volumePluginDir: {root}/volumeplugins
         }
     }
     Ok(text)
+}
+
+/// True where kubelet does not start on a node with swap.
+pub(super) fn forbids_swap(services: &Services) -> bool {
+    let flag = services.kubelet.extra_args.get("fail-swap-on");
+    flag.map_or(services.fail_swap_on, |value| {
+        !value.eq_ignore_ascii_case("false")
+    })
 }

@@ -123,6 +123,8 @@ pub struct DesiredHost {
     pub containerd: ContainerdWants,
     /// Modules and sysctls.
     pub kernel: KernelWants,
+    /// Its kubelet does not start where there is swap.
+    pub forbids_swap: bool,
     /// Its address, ranges and ports.
     pub network: HostNetwork,
     /// The Node object.

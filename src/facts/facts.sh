@@ -4,15 +4,6 @@ PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 LC_ALL=C
 export PATH LC_ALL
 
-# Calls a function with each argument of a kind.
-each() {
-  kind=$1 call=$2
-  shift 2
-  for word; do
-    case $word in "$kind="*) "$call" "${word#*=}" ;; esac
-  done
-}
-
 # Units and their states, all in one question: systemd takes its time for each.
 switches=
 add_switch() { switches="$switches $1"; }
@@ -256,6 +247,9 @@ value() {
   [ -r "$file" ] && echo "$1 $(cat "$file" 2>/dev/null)"
 }
 each sysctl value "$@"
+
+echo @@swap
+[ "$(wc -l </proc/swaps 2>/dev/null || echo 0)" -gt 1 ] && echo yes
 
 echo @@free
 free() {

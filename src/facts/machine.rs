@@ -96,6 +96,9 @@ pub struct SystemFacts {
     /// The file with the words for the kernel of a Raspberry Pi.
     #[serde(default)]
     pub kernel_words: Option<String>,
+    /// It has swap in use.
+    #[serde(default)]
+    pub swap: bool,
     /// Free bytes: path → bytes, for `/`, Docker's root, `/var/lib/containerd`, `/var/lib/etcd`'s parent.
     pub free: BTreeMap<String, u64>,
     /// The ports of other nodes that it was to try and did not reach.
@@ -144,6 +147,17 @@ impl SystemFacts {
         let firewalld = self.firewalld.then_some(Firewall::Firewalld);
         let ufw = self.services.contains("ufw").then_some(Firewall::Ufw);
         firewalld.into_iter().chain(ufw)
+    }
+
+    /// The interface by which packets leave for the other nodes, and its MTU: the one that has this address, or the one
+    /// of the default route.
+    pub fn way_out(&self, own: Option<IpAddr>) -> Option<(&str, u32)> {
+        let of = |address: IpAddr| {
+            let (name, interface) = self.interface_of(address)?;
+            Some((name, interface.mtu?))
+        };
+        let route = self.route_address.as_ref().and_then(|it| it.parse().ok());
+        own.and_then(of).or_else(|| route.and_then(of))
     }
 
     /// The interface that has this address, with its name.

@@ -7,6 +7,7 @@ mod cluster;
 mod foreign;
 mod host;
 mod machine;
+pub mod measured;
 mod node_meta;
 mod objects;
 pub mod system;

@@ -15,6 +15,7 @@ use crate::model::{ClusterId, PeerPort, SWITCH_UNIT, is_printable, path};
 
 /// The script: unprivileged, read-only, one round trip.
 pub const SCRIPT: &str = concat!(
+    include_str!("each.sh"),
     include_str!("reach.sh"),
     include_str!("boot.sh"),
     include_str!("facts.sh")
@@ -163,6 +164,7 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         sysctls: pairs("sysctls")
             .map(|(k, v)| (k.to_owned(), v.trim().to_owned()))
             .collect(),
+        swap: text("swap") == "yes",
         free: pairs("free")
             .filter_map(|(path, kib)| Some((path.to_owned(), kib.parse::<u64>().ok()? * 1024)))
             .collect(),
@@ -371,7 +373,8 @@ fn version(line: &str) -> String {
         .unwrap_or_default()
 }
 
-fn sections(output: &str) -> BTreeMap<&str, String> {
+/// What stands below each line `@@name`.
+pub(super) fn sections(output: &str) -> BTreeMap<&str, String> {
     let mut sections: BTreeMap<&str, String> = BTreeMap::new();
     let mut current = "";
     for line in output.lines() {

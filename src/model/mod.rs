@@ -47,7 +47,7 @@ pub use objects::*;
 pub use owner::Owner;
 pub use printable::{is_printable, printable, printable_lines, quoted, quoted_first};
 pub use registry::{
-    DOCKER_HUB, Registries, RegistryLogin, is_docker_hub, is_registry, registry_host,
+    DOCKER_HUB, Registries, RegistryLogin, is_docker_hub, is_registry, registry_host, registry_of,
 };
 pub use sample::{Sample, samples};
 pub use secret::Secret;

@@ -69,6 +69,11 @@ pub fn is_registry(first: &str) -> bool {
     first == "localhost" || first.contains(['.', ':'])
 }
 
+/// Host and port of the registry that an image is in.
+pub fn registry_of(image: &str) -> String {
+    registry_host(&place(image)).to_owned()
+}
+
 /// The whole name of an image, with its registry: a first part without dot and port is none.
 fn place(image: &str) -> String {
     let (first, rest) = image.split_once('/').unwrap_or(("", image));

@@ -9,6 +9,7 @@ mod addons;
 mod certificates;
 mod conditions;
 mod differences;
+pub mod doctor;
 mod etcd;
 mod nodes;
 mod problems;

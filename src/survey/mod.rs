@@ -3,6 +3,7 @@
 //!
 //! May touch: nodes, API servers, etcd. Must not: decide anything about a cluster.
 
+pub(crate) mod measure;
 pub(crate) mod members;
 pub mod read;
 mod same;

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How many hosts are read at once.
-const WIDTH: usize = 32;
+pub(super) const WIDTH: usize = 32;
 /// One unprivileged command of a few milliseconds; a node that swaps gets its time.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
 /// Where Docker usually is.

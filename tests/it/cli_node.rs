@@ -16,9 +16,10 @@ use std::{
 
 use rke_operator::model::Endpoint;
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{
-    cli_support::{Context, Ran},
+    cli_support::{Context, LOGS, Ran},
     fake::{Access, FakeContainer, FakeHost, FakeNet, Said},
 };
 
@@ -126,6 +127,34 @@ impl Site {
         let _ = writeln!(state, "{:?}", docker.images.keys());
         state
     }
+}
+
+/// A run that changes something leaves a log, which its error names: what `--debug` would have said and what was printed.
+/// What only reads leaves none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_fails_names_its_log() {
+    let site = Site::new().await;
+    site.node.docker().info["SecurityOptions"] = json!(["name=rootless"]);
+    for read in [&["plan"][..], &["doctor"], &["status"]] {
+        let ran = site.run(read).await;
+        assert_eq!(ran.log, None, "{read:?}: {ran}");
+    }
+    assert!(!site.context.path(LOGS).exists());
+    let ran = site.run(&["up", "--yes"]).await;
+    assert_eq!(ran.code, Some(2), "{ran}");
+    let log = ran.log.as_ref().expect("it is named");
+    assert!(log.contains("Z-up-"), "{log}");
+    let text = std::fs::read_to_string(site.context.path(LOGS).join(log)).unwrap();
+    for words in [
+        "connecting to=node `n1`",
+        "logged in",
+        "error: Docker on node `n1` is rootless",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // Nothing about a node was begun.
+    site.context.write("cluster.yml", "nodes: none\n");
+    assert_eq!(site.run(&["up"]).await.log, None);
 }
 
 /// What `--debug` promises: each request, with how it ended, and nothing that was in it.
@@ -472,6 +501,36 @@ async fn ctrl_c_ends_a_look_at_once_with_130_and_changes_nothing() {
     assert_eq!(site.state(), before);
 }
 
+/// Each look is a line; all go over one connection, until Ctrl-C or the reader's end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_is_watched_over_one_connection() {
+    let site = Site::new().await;
+    let watch = ["status", "--watch", "1", "-o", "json"];
+    let before = site.state();
+    for by_the_reader in [false, true] {
+        let connections = site.node.connections();
+        let mut command = tokio::process::Command::from(site.context.command(&watch));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for _ in 0..2 {
+            let line = lines.next_line().await.unwrap().unwrap();
+            let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(told["cluster"]["health"], "absent", "{line}");
+        }
+        assert_eq!(site.node.connections(), connections + 1);
+        if by_the_reader {
+            drop(lines);
+        } else {
+            let pid = child.id().unwrap().to_string();
+            let mut kill = tokio::process::Command::new("kill");
+            assert!(kill.args(["-INT", &pid]).status().await.unwrap().success());
+        }
+        let code = child.wait().await.unwrap().code();
+        assert_eq!(code, Some(if by_the_reader { 0 } else { 130 }));
+    }
+    assert_eq!(site.state(), before);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_that_disturbs_wants_consent_and_nothing_is_done_without() {
     let site = Site::new().await;
@@ -553,6 +612,7 @@ async fn a_node_is_reached_through_a_bastion() {
     let ran = site.run(&["plan"]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
     assert!(ran.stdout.contains("kube-apiserver"), "{ran}");
+    node.docker().has_every_image = Some(1);
     let ran = site.run(&["validate", "--connect"]).await;
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stdout.contains("every node answers"), "{ran}");
@@ -565,10 +625,61 @@ async fn a_node_is_reached_through_a_bastion() {
 async fn validate_tells_what_prevents_up_and_writes_nothing() {
     let site = Site::new().await;
     living_rke(&site);
+    site.node.docker().has_every_image = Some(1);
     let before = site.state();
     let ran = site.run(&["validate", "--connect"]).await;
     assert_eq!(ran.code, Some(2), "{ran}");
-    assert!(ran.stderr.contains("RKE v1: `etcd`, `kubelet`"), "{ran}");
+    assert!(ran.stdout.contains("RKE v1: `etcd`, `kubelet`"), "{ran}");
+    assert!(ran.stdout.ends_with("1 problem prevents `up`\n"), "{ran}");
     assert_eq!(site.run(&["validate"]).await.code, Some(0));
+    assert_eq!(site.state(), before);
+}
+
+/// What is measured stands in the table; a registry that lacks an image prevents `up`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_measures_what_a_survey_does_not_tell() {
+    let site = Site::new().await;
+    let writes = "0.0123 \n".repeat(100);
+    let measured = format!("@@disk\n{writes}@@packets\n@@end\n");
+    site.node
+        .on_exec("@@disk", move |_| Said::out(measured.clone()));
+    let before = site.state();
+    let ran = site.run(&["doctor"]).await;
+    assert_eq!(ran.code, Some(1), "{ran}");
+    for words in [
+        "`cluster.yml` is valid: 1 node, Kubernetes",
+        "n1    ",
+        "12 ms",
+        "Debian GNU/Linux 12",
+        "prevents `up`\n  - ",
+        "manifest unknown",
+        "\n    hint: ",
+        "99 of 100 writes took up to 12 ms",
+        "1 problem prevents `up`; 1 warning",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {ran}");
+    }
+    site.node.docker().has_every_image = Some(1);
+    let ran = site.run(&["doctor", "-o", "json"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(told["ready"], true, "{told}");
+    assert_eq!(told["nodes"][0]["fsyncP99Microseconds"], 12_300, "{told}");
+    assert_eq!(told["findings"][0]["severity"], "warning", "{told}");
+    assert_eq!(told["findings"][0]["node"], "n1", "{told}");
+
+    let ran = site.run(&["doctor", "--no-write"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(
+        ran.stdout
+            .ends_with("every node answers, and nothing prevents `up`\n"),
+        "{ran}"
+    );
+    assert!(!ran.stdout.contains("12 ms"), "{ran}");
+    site.node.docker().info["MemTotal"] = json!(1 << 30);
+    site.node.docker().info["NCPU"] = json!(1);
+    let ran = site.run(&["doctor", "--no-write"]).await;
+    assert!(ran.stdout.contains("1.0 GiB"), "{ran}");
+    assert!(ran.stdout.contains("prevents `up`; 2 warnings"), "{ran}");
     assert_eq!(site.state(), before);
 }

@@ -78,6 +78,21 @@ fn shells_complete_commands_and_flags() {
     }
 }
 
+#[test]
+fn every_command_has_a_manual_page() {
+    let context = Context::new();
+    let ran = context.run(&["man", "pages"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    for (page, word) in [
+        ("rke-operator.1", "rke\\-operator"),
+        ("rke-operator-etcd-snapshot-restore.1", "\\-\\-name"),
+        ("rke-operator-doctor.1", "no\\-write"),
+    ] {
+        let text = std::fs::read_to_string(context.path("pages").join(page)).expect(page);
+        assert!(text.contains(word), "{page}: {text}");
+    }
+}
+
 /// As the key of the config.
 #[test]
 fn the_agent_is_used_for_a_flag() {

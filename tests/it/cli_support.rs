@@ -18,6 +18,8 @@ pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// The file with the log of the run, where it was named.
+    pub(crate) log: Option<String>,
 }
 
 impl Context {
@@ -62,7 +64,7 @@ impl Context {
         Ran::from(self, output)
     }
 
-    /// Every file, to see that none came, went or changed.
+    /// Every file but the logs of runs, to see that none came, went or changed.
     pub(crate) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         collect(self.dir.path(), &mut files);
@@ -70,9 +72,15 @@ impl Context {
     }
 }
 
+/// Where the logs of runs are; one comes with each run that does something.
+pub(crate) const LOGS: &str = "home/.local/state/rke-operator";
+
 fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with(LOGS) {
+            continue;
+        }
         if path.is_dir() {
             collect(&path, files);
         } else {
@@ -82,14 +90,24 @@ fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 impl Ran {
-    /// With the folder's name taken out.
+    /// With the folder's name taken out, and the line that names the log of the run.
     pub(crate) fn from(context: &Context, output: Output) -> Self {
         let dir = context.dir.path().display().to_string();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&dir, "[DIR]");
+        let (stderr, mut log) = (text(output.stderr), None);
+        let begin = format!("log: [DIR]/{LOGS}/");
+        let lines = stderr.split_inclusive('\n');
+        let stderr = lines.filter(|line| {
+            let name = line.strip_prefix(&begin).map(|name| name.trim().to_owned());
+            log = log.take().or(name.clone());
+            name.is_none()
+        });
+        let stderr = stderr.collect();
         Self {
             code: output.status.code(),
             stdout: text(output.stdout),
-            stderr: text(output.stderr),
+            stderr,
+            log,
         }
     }
 }

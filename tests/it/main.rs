@@ -79,6 +79,7 @@ mod lab_cri;
 mod lab_deploy;
 mod lab_disk;
 mod lab_encryption;
+mod lab_doctor;
 mod lab_etcd;
 mod lab_external_etcd;
 mod lab_foreign;

@@ -1,18 +1,31 @@
 //! The event stream for people: one line for the end of every step, and what is waited for.
 //! A reducer: takes events and the time since the start, returns what to print. Prints nothing.
 //!
-//! At a terminal the wait is a status line that is redrawn; elsewhere a wait is worth a line
+//! At a terminal what is waited for stands in lines that are redrawn; elsewhere a wait is worth a line
 //! only when it lasts (`PATIENCE`), and another one now and then (`REMINDER`).
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use super::Paint;
+use super::{Paint, Room, screen::clip};
 use crate::apply::event::{Event, RunOutcome, StepId, StepOutcome};
 
 /// How long a step may take before a line says that it still runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long until the next such line.
 const REMINDER: Duration = Duration::from_secs(30);
+
+/// A run that took so long ends with its slowest steps: so many, and those that took so long.
+const LONG: Duration = Duration::from_secs(60);
+const SLOWEST: usize = 3;
+const SLOW: Duration = Duration::from_secs(5);
+
+/// How many lines are redrawn at most.
+const LINES: usize = 10;
+/// How wide a bar is, and from which width of the screen on there are bars.
+const BAR: usize = 10;
+const BARS: usize = 70;
+/// From which width on a line names the stage.
+const WIDE: usize = 100;
 
 /// A line to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +54,8 @@ pub struct Lines {
     running: BTreeMap<StepId, Running>,
     target_width: usize,
     failures: usize,
+    /// Steps that took long, the longest first.
+    slowest: Vec<(Duration, String)>,
 }
 
 #[derive(Debug)]
@@ -50,6 +65,8 @@ struct Running {
     since: Duration,
     remind_at: Duration,
     progress: String,
+    /// How much is done of how much, where that is known.
+    part: Option<(u64, u64)>,
 }
 
 impl Lines {
@@ -61,6 +78,7 @@ impl Lines {
             running: BTreeMap::new(),
             target_width: 8,
             failures: 0,
+            slowest: Vec::new(),
         }
     }
 
@@ -97,14 +115,7 @@ impl Lines {
             } => {
                 let target = target.to_string();
                 self.target_width = self.target_width.max(target.chars().count());
-                let running = Running {
-                    target,
-                    title: title.clone(),
-                    since: now,
-                    remind_at: now + PATIENCE,
-                    progress: String::new(),
-                };
-                self.running.insert(*id, running);
+                self.running.insert(*id, Running::begun(target, title, now));
                 None
             }
             Event::StepProgress {
@@ -116,6 +127,7 @@ impl Lines {
             } => {
                 if let Some(step) = self.running.get_mut(id) {
                     step.progress = progress(*done, *total, unit, waiting_for.as_deref());
+                    step.part = (*total > 0 && waiting_for.is_none()).then_some((*done, *total));
                 }
                 None
             }
@@ -129,6 +141,7 @@ impl Lines {
                 detail,
             } => {
                 self.running.remove(id);
+                self.took(*took, &format!("{title} on {target}"));
                 let head = self.head(id.stage, &target.to_string(), title);
                 self.finished(&head, outcome, *took, detail.as_deref())
             }
@@ -161,10 +174,34 @@ impl Lines {
         for id in due {
             if let Some(step) = self.running.get(&id) {
                 let head = self.head(id.stage, &step.target, &step.title);
-                lines.push(format!("{head}: {}", step.still(now)));
+                lines.push(format!("{head}, still: {}", step.still(now)));
             }
         }
         lines
+    }
+
+    fn took(&mut self, took: Duration, what: &str) {
+        if took >= SLOW {
+            self.slowest.push((took, what.to_owned()));
+            self.slowest
+                .sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+            self.slowest.truncate(SLOWEST);
+        }
+    }
+
+    /// Which steps took longest, where the whole took long.
+    pub fn summary(&self, took: Duration) -> Option<String> {
+        if took < LONG || self.slowest.is_empty() {
+            return None;
+        }
+        let steps = self.slowest.iter();
+        let steps = steps.map(|(took, what)| format!("  {:>10}  {what}", span(*took)));
+        let steps: Vec<String> = steps.collect();
+        Some(format!(
+            "of {} the slowest steps:\n{}",
+            span(took),
+            steps.join("\n")
+        ))
     }
 
     /// True while a step runs.
@@ -172,18 +209,46 @@ impl Lines {
         !self.running.is_empty()
     }
 
-    /// The status line; empty when nothing runs.
-    pub fn status(&self, now: Duration) -> String {
-        // The step that has run longest is the one that is waited for.
-        let Some((id, step)) = self.running.iter().min_by_key(|(_, step)| step.since) else {
-            return String::new();
-        };
-        let mut line = self.head(id.stage, &step.target, &step.title);
-        let _ = write!(line, ": {}", step.still(now));
-        if self.running.len() > 1 {
-            let _ = write!(line, " (+{} more)", self.running.len() - 1);
+    /// The lines that are redrawn: for each node the step that has run longest, the longest first, and how many more
+    /// there are. Empty when nothing runs.
+    pub fn live(&self, now: Duration, room: Room) -> Vec<String> {
+        let mut by_target: BTreeMap<&str, (&StepId, &Running)> = BTreeMap::new();
+        for (id, step) in &self.running {
+            let longest = by_target.entry(&step.target).or_insert((id, step));
+            if step.since < longest.1.since {
+                *longest = (id, step);
+            }
         }
-        line
+        let mut steps: Vec<(&StepId, &Running)> = by_target.into_values().collect();
+        // In the order of their names where they began together.
+        steps.sort_by_key(|(_, step)| step.since);
+        let most = LINES.min(room.lines);
+        // A line for one more node is better than one that counts it.
+        let shown = if steps.len() > most { most - 1 } else { most };
+        let more = steps.len().saturating_sub(shown);
+        let shown = steps.iter().take(shown);
+        let mut lines: Vec<String> = shown
+            .map(|(id, step)| self.line(**id, step, now, room))
+            .collect();
+        if more > 0 {
+            let more = format!("and {}", count(more, "more node"));
+            lines.push(clip(&more, room.columns));
+        }
+        lines
+    }
+
+    /// A step that runs, in one line: how far it is stands at its end, however narrow the screen is.
+    fn line(&self, id: StepId, step: &Running, now: Duration, room: Room) -> String {
+        let Running { target, title, .. } = step;
+        let head = if room.columns >= WIDE {
+            self.head(id.stage, target, title)
+        } else {
+            format!("{target:<width$}  {title}", width = self.target_width)
+        };
+        let tail = format!("{}{}", step.bar(room), step.still(now));
+        let tail = clip(&tail, room.columns * 3 / 5);
+        let left = room.columns.saturating_sub(tail.chars().count() + 2);
+        format!("{}  {tail}", clip(&head, left))
     }
 
     fn head(&self, stage: usize, target: &str, title: &str) -> String {
@@ -237,6 +302,28 @@ impl Lines {
 }
 
 impl Running {
+    fn begun(target: String, title: &str, now: Duration) -> Self {
+        Self {
+            target,
+            title: title.to_owned(),
+            since: now,
+            remind_at: now + PATIENCE,
+            progress: String::new(),
+            part: None,
+        }
+    }
+
+    /// `[####------] `, where there is room and it is known how far it is.
+    fn bar(&self, room: Room) -> String {
+        let Some((done, total)) = self.part.filter(|_| room.columns >= BARS) else {
+            return String::new();
+        };
+        let width = u64::try_from(BAR).unwrap_or(0);
+        let full = done.min(total).saturating_mul(width) / total;
+        let full = usize::try_from(full).unwrap_or(BAR);
+        format!("[{}{}] ", "#".repeat(full), "-".repeat(BAR - full))
+    }
+
     fn still(&self, now: Duration) -> String {
         let so_far = span(Duration::from_secs(
             now.saturating_sub(self.since).as_secs(),

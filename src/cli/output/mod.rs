@@ -3,6 +3,7 @@
 
 pub mod clusters;
 pub mod description;
+pub mod doctor;
 pub mod json;
 pub mod lines;
 pub mod members;
@@ -11,4 +12,5 @@ pub mod snapshot_list;
 pub mod status;
 mod table;
 
-pub use screen::{Page, Paint, Screen};
+pub(super) use screen::clip;
+pub use screen::{Page, Paint, Room, Screen};

@@ -1,13 +1,18 @@
-//! stderr as we use it: whole lines, and at a terminal one status line below them that is
-//! redrawn in place. The only module that writes to stderr; and how wide and colourful stdout may be.
+//! stderr as we use it: whole lines, and at a terminal some lines below them that are redrawn in place and show what is
+//! being done. The only module that writes to stderr; and how wide and colourful stdout may be.
 
 use std::{
     io::{IsTerminal, Write},
+    path::Path,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::run_log::RunLog;
 
 /// Colours, or none: `NO_COLOR`, a dumb terminal and pipes get none. They never carry meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +84,66 @@ impl Page {
 #[derive(Debug)]
 pub struct Screen {
     paint: Paint,
-    /// Columns, when a status line may be drawn.
-    live: Option<usize>,
+    /// The lines that are redrawn, where there may be some.
+    live: Option<Live>,
     quiet: bool,
-    status: Mutex<String>,
     /// How many questions wait for an answer.
     questions: AtomicUsize,
+    /// Has a copy of what is printed.
+    copy: Option<Arc<RunLog>>,
+}
+
+/// Lines that are redrawn in place.
+#[derive(Debug)]
+struct Live {
+    all: MultiProgress,
+    lines: Mutex<Vec<ProgressBar>>,
+}
+
+impl Live {
+    fn at(target: ProgressDrawTarget) -> Self {
+        Self {
+            all: MultiProgress::with_draw_target(target),
+            lines: Mutex::default(),
+        }
+    }
+
+    fn show(&self, texts: &[String]) {
+        let mut lines = self.lock();
+        while lines.len() > texts.len() {
+            if let Some(line) = lines.pop() {
+                self.all.remove(&line);
+            }
+        }
+        while lines.len() < texts.len() {
+            let style = ProgressStyle::with_template("{msg}");
+            let line = ProgressBar::no_length();
+            let line = style.map_or_else(|_| line.clone(), |style| line.clone().with_style(style));
+            lines.push(self.all.add(line));
+        }
+        for (line, text) in lines.iter().zip(texts) {
+            if line.message() != *text {
+                line.set_message(text.clone());
+            }
+        }
+        if texts.is_empty() {
+            // A stderr that is gone must not end a run that changes servers.
+            let _ = self.all.clear();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<ProgressBar>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How much room there is for the lines that are redrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// How long a line may be.
+    pub columns: usize,
+    /// How many there may be.
+    pub lines: usize,
 }
 
 /// A question that waits for an answer.
@@ -106,15 +165,25 @@ impl Screen {
     pub fn stderr(no_progress: bool, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let columns = terminal_size::terminal_size_of(std::io::stderr())
-            .map_or(80, |(width, _)| usize::from(width.0));
+        let live = terminal && !dumb && !no_progress && !quiet;
         Self {
             paint: Paint::at(terminal),
-            live: (terminal && !dumb && !no_progress && !quiet).then_some(columns),
+            live: live.then(|| Live::at(ProgressDrawTarget::stderr())),
             quiet,
-            status: Mutex::new(String::new()),
             questions: AtomicUsize::new(0),
+            copy: None,
         }
+    }
+
+    /// The same, and what is printed is kept in the log of the run as well.
+    #[must_use]
+    pub fn kept_in(self, log: Option<Arc<RunLog>>) -> Self {
+        Self { copy: log, ..self }
+    }
+
+    /// The log of the run, as far as anything is in it.
+    pub fn log(&self) -> Option<&Path> {
+        self.copy.as_ref()?.written()
     }
 
     /// The colours.
@@ -122,9 +191,17 @@ impl Screen {
         self.paint
     }
 
-    /// True when a status line is drawn.
-    pub const fn is_live(&self) -> bool {
-        self.live.is_some()
+    /// The room for lines that are redrawn; `None` where none are.
+    pub fn room(&self) -> Option<Room> {
+        self.live.as_ref()?;
+        let size = terminal_size::terminal_size_of(std::io::stderr());
+        let (columns, rows) = size.map_or((80, 24), |(width, height)| {
+            (usize::from(width.0), usize::from(height.0))
+        });
+        Some(Room {
+            columns: columns.saturating_sub(1),
+            lines: (rows / 2).max(1),
+        })
     }
 
     /// One or more whole lines that `--quiet` leaves out.
@@ -150,8 +227,14 @@ impl Screen {
         self.write(text, "");
     }
 
-    /// Prints a question. No status line is drawn over it before the value is dropped.
+    /// Words of the log: in its file they are already.
+    pub(in crate::cli) fn log_line(&self, text: &str) {
+        self.put(text);
+    }
+
+    /// Prints a question. Nothing is drawn over it before the value is dropped.
     pub fn question(&self, text: &str) -> Question<'_> {
+        self.live(&[]);
         self.questions.fetch_add(1, Ordering::SeqCst);
         let question = Question(self);
         self.prompt(text);
@@ -159,36 +242,28 @@ impl Screen {
     }
 
     fn write(&self, text: &str, end: &str) {
-        let mut status = self.lock();
-        erase(&mut status);
-        put(&format!("{text}{end}"));
-    }
-
-    /// Redraws the status line; an empty text takes it away. Nothing when it is not drawn.
-    pub fn status(&self, text: &str) {
-        let Some(columns) = self.live else { return };
-        let mut status = self.lock();
-        if self.questions.load(Ordering::SeqCst) > 0 {
-            return;
+        let text = format!("{text}{end}");
+        if let Some(copy) = &self.copy {
+            copy.printed(&text);
         }
-        let text = clip(text, columns.saturating_sub(1));
-        if *status == text {
-            return;
+        self.put(&text);
+    }
+
+    fn put(&self, text: &str) {
+        let put = || put(text);
+        match &self.live {
+            Some(live) => live.all.suspend(put),
+            None => put(),
         }
-        erase(&mut status);
-        put(&text);
-        *status = text;
     }
 
-    fn lock(&self) -> MutexGuard<'_, String> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn erase(status: &mut String) {
-    if !status.is_empty() {
-        put("\r\x1b[2K");
-        status.clear();
+    /// Redraws the lines that show what is being done. Nothing where none are drawn, or a question waits.
+    pub fn live(&self, lines: &[String]) {
+        if self.questions.load(Ordering::SeqCst) == 0
+            && let Some(live) = &self.live
+        {
+            live.show(lines);
+        }
     }
 }
 
@@ -200,7 +275,7 @@ fn put(text: &str) {
 }
 
 /// Cuts to a number of characters, with `…` for what is missing.
-pub(super) fn clip(text: &str, columns: usize) -> String {
+pub(in crate::cli) fn clip(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
@@ -221,20 +296,28 @@ mod tests {
     }
 
     #[test]
-    fn no_status_is_drawn_over_a_question() {
+    fn nothing_is_drawn_over_a_question() {
         let screen = Screen {
             paint: Paint::OFF,
-            live: Some(80),
+            live: Some(Live::at(ProgressDrawTarget::hidden())),
             quiet: false,
-            status: Mutex::default(),
             questions: AtomicUsize::new(0),
+            copy: None,
         };
+        let shown = || -> Vec<String> {
+            let lines = screen.live.as_ref().unwrap().lock();
+            lines.iter().map(ProgressBar::message).collect()
+        };
+        let two = ["n1, 2 s", "n2, 1 s"].map(str::to_owned);
+        screen.live(&two);
+        assert_eq!(shown(), two);
         let question = screen.question("Continue? [y/n]: ");
-        screen.status("waits for n1, 2 s");
-        assert_eq!(*screen.lock(), "");
+        assert_eq!(shown(), [""; 0]);
+        screen.live(&two);
+        assert_eq!(shown(), [""; 0]);
         drop(question);
-        screen.status("waits for n1, 2 s");
-        assert_eq!(*screen.lock(), "waits for n1, 2 s");
+        screen.live(&two[..1]);
+        assert_eq!(shown(), ["n1, 2 s"]);
     }
 
     #[test]

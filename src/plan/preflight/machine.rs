@@ -77,6 +77,14 @@ pub(in crate::plan) fn lacks(host: &DesiredHost, facts: &HostFacts) -> Vec<(Stri
             kernel_words(system.kernel_words.as_deref(), cgroups.contains("memory")),
         ));
     }
+    if host.forbids_swap && system.swap {
+        lacks.push((
+            "has swap in use, with which kubelet does not start (`fail_swap_on`)".to_owned(),
+            "`sudo swapoff -a` on the node, and take swap out of /etc/fstab; or `fail_swap_on: false` under \
+             `services.kubelet`"
+                .to_owned(),
+        ));
+    }
     let rules = !proxies_by_nftables(host);
     let needed = |module: &&String| {
         host.network.modules.contains(*module) && (rules || !module.starts_with("xt_"))
@@ -208,7 +216,7 @@ fn system(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         (true, true) => return tools(name, facts),
         (false, true) => "its `containerd.service` does not run",
         (true, false) => "its containerd is not a systemd unit",
-        (false, false) => "its Docker brings a containerd of its own",
+        (false, false) => "its Docker comes with another containerd",
     };
     vec![PreflightError::host(
         name,
@@ -266,10 +274,13 @@ fn tools(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
     if system.no_port_forwarding {
         errors.push(PreflightError::host(
             name,
-            format!("sshd on node `{name}` forbids connections to the node's own ports"),
+            format!(
+                "sshd on node `{name}` forbids connections to the node's own ports, and there is no bash that \
+                 would carry them"
+            ),
             [
                 "the components' health and the cluster's API are asked through them: set \
-                 `AllowTcpForwarding local` for this user in sshd's configuration"
+                 `AllowTcpForwarding local` for this user in sshd's configuration, or install bash"
                     .to_owned(),
             ],
         ));

@@ -79,7 +79,8 @@ pub(in crate::plan) fn doubts(host: &DesiredHost, facts: &HostFacts) -> Vec<Stri
 /// when they have much to say.
 fn too_long(network: &HostNetwork, system: &SystemFacts) -> Option<String> {
     let packets = network.packets?;
-    let (interface, mtu) = way_out(network, system)?;
+    let own = network.address.as_ref().and_then(HostAddress::ip);
+    let (interface, mtu) = system.way_out(own)?;
     let fits = mtu.saturating_sub(packets.tunnel);
     (fits < packets.mtu).then(|| {
         format!(
@@ -88,17 +89,6 @@ fn too_long(network: &HostNetwork, system: &SystemFacts) -> Option<String> {
             packets.mtu, packets.tunnel
         )
     })
-}
-
-/// The interface to the other nodes, and its MTU.
-fn way_out<'a>(network: &HostNetwork, system: &'a SystemFacts) -> Option<(&'a str, u32)> {
-    let of = |address: IpAddr| {
-        let (name, interface) = system.interface_of(address)?;
-        Some((name, interface.mtu?))
-    };
-    let own = network.address.as_ref().and_then(HostAddress::ip);
-    let route = system.route_address.as_ref().and_then(|it| it.parse().ok());
-    own.and_then(of).or_else(|| route.and_then(of))
 }
 
 /// What is on the node's network already where the cluster is to be alone. Of a node that is no part of a cluster yet:

@@ -2,7 +2,7 @@
 //! [`up()`] and [`remove()`] are tables of contents; a [`Part`] has the stages and the notes of one place in the order.
 
 use self::part::Part;
-use super::Plan;
+use super::{Note, Plan, diff::Diff};
 
 mod addons;
 mod back;
@@ -47,6 +47,11 @@ pub(super) use self::{
     take_back::take_back,
     up::up,
 };
+
+/// What a person should know about nodes before anything is done.
+pub(super) fn warnings(diff: &Diff<'_>) -> Vec<Note> {
+    warnings::nodes(diff).notes
+}
 
 /// The parts in order, without the stages that have nothing to do.
 fn plan(parts: impl IntoIterator<Item = Part>) -> Plan {

@@ -15,7 +15,10 @@ use rke_operator::{
     },
     desired::pki::EngineClients,
     etcd::defrag::{DefragError, Defragmented, Shrunk},
-    facts::{Actual, KeptFacts},
+    facts::{
+        Actual, KeptFacts,
+        measured::{MeasureRequest, Measured},
+    },
     host::{HostKeys, pool::ConnectionTarget},
     model::{ClientIdentity, NodeName, WantedObjects, secret::Secret},
     snapshots::{record::Reports, seek::SnapshotFiles},
@@ -116,6 +119,13 @@ impl RemoteSession for FleetSession {
         ports: &'a [(NodeName, u16)],
     ) -> BoxFuture<'a, Vec<Result<Vec<u8>, String>>> {
         self.session.served(ports)
+    }
+
+    fn measure<'a>(
+        &'a self,
+        requests: &'a BTreeMap<NodeName, MeasureRequest>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Measured>> {
+        self.session.measure(requests)
     }
 
     fn heard(&self) -> Option<Instant> {

@@ -403,6 +403,7 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
             modules: ["br_netfilter".to_owned()].into(),
             sysctls: [("net.ipv4.ip_forward".to_owned(), "1".to_owned())].into(),
         },
+        forbids_swap: false,
         network: HostNetwork::default(),
         node: NodeMeta {
             labels: knobs

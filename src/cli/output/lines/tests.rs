@@ -82,32 +82,108 @@ fn a_wait_is_said_after_ten_seconds_and_then_now_and_then() {
     assert!(lines.reminders(at(9)).is_empty());
     insta::assert_snapshot!(
         lines.reminders(at(10)).join("\n"),
-        @"start        n1        wait for kube-apiserver: `/readyz`: connection refused, 10 s"
+        @"start        n1        wait for kube-apiserver, still: `/readyz`: connection refused, 10 s"
     );
     assert!(lines.reminders(at(39)).is_empty());
     assert_eq!(lines.reminders(at(40)).len(), 1);
 }
 
-#[test]
-fn the_status_line_shows_the_longest_wait_and_how_many_more() {
+/// That many nodes pull an image, and the first has a second step.
+fn pulls(nodes: usize) -> Lines {
     let mut lines = in_stage("images");
-    assert_eq!(lines.status(at(0)), "");
-    started(&mut lines, id(0, 0), "pull a", at(0));
-    started(&mut lines, id(0, 1), "pull b", at(1));
-    lines.apply(
-        &Event::StepProgress {
-            id: id(0, 0),
-            done: 120_000_000,
-            total: 212_000_000,
+    for number in 1..=nodes {
+        let id = id(0, number);
+        let event = Event::StepStarted {
+            id,
+            target: Target::Host(NodeName(format!("worker-{number:03}"))),
+            title: "pull rancher/hardened-kubernetes:v1.34.4-rke2r1".into(),
+            why: "it is not there".into(),
+        };
+        let second = u64::try_from(number % 7).unwrap();
+        assert_eq!(lines.apply(&event, at(second)), None);
+        let event = Event::StepProgress {
+            id,
+            done: u64::try_from(number).unwrap() * 41_000_000 % 205_000_000,
+            total: 205_000_000,
             unit: "bytes".into(),
             waiting_for: None,
-        },
-        at(3),
+        };
+        lines.apply(&event, at(8));
+    }
+    lines
+}
+
+fn screen(nodes: usize, columns: usize) -> String {
+    let room = Room { columns, lines: 12 };
+    let lines = pulls(nodes).live(at(20), room);
+    assert!(lines.iter().all(|line| line.chars().count() <= columns));
+    assert!(lines.len() <= 10);
+    lines.join("\n")
+}
+
+#[test]
+fn each_node_has_a_line_and_the_longest_is_first() {
+    assert_eq!(
+        in_stage("images").live(
+            at(0),
+            Room {
+                columns: 80,
+                lines: 12
+            }
+        ),
+        [""; 0]
     );
+    let mut screens = Vec::new();
+    for nodes in [1, 5, 100] {
+        for columns in [40, 80, 200] {
+            let screen = screen(nodes, columns);
+            screens.push(format!("{nodes} nodes, {columns} columns\n{screen}"));
+        }
+    }
+    insta::assert_snapshot!("live", screens.join("\n"));
+}
+
+#[test]
+fn a_node_with_two_steps_has_one_line() {
+    let mut lines = in_stage("start");
+    started(&mut lines, id(0, 0), "run etcd", at(0));
+    started(&mut lines, id(0, 1), "run kubelet", at(1));
+    let room = Room {
+        columns: 80,
+        lines: 1,
+    };
     insta::assert_snapshot!(
-        lines.status(at(4)),
-        @"images       n1        pull a: 120 MB of 212 MB, 4 s (+1 more)"
+        lines.live(at(4), room).join("\n"),
+        @"n1        run etcd  4 s"
     );
+}
+
+#[test]
+fn a_long_run_ends_with_its_slowest_steps() {
+    let mut lines = in_stage("images");
+    for (step, (title, seconds)) in [("a", 3), ("b", 8), ("c", 64), ("d", 5), ("e", 7)]
+        .into_iter()
+        .enumerate()
+    {
+        let event = Event::StepFinished {
+            id: id(0, step),
+            target: host(),
+            title: format!("pull {title}"),
+            kind: "pull-image",
+            outcome: StepOutcome::Done,
+            took: at(seconds),
+            detail: None,
+        };
+        lines.apply(&event, at(80));
+    }
+    assert_eq!(lines.summary(at(59)), None);
+    insta::assert_snapshot!(lines.summary(at(80)).unwrap(), @r"
+    of 1 min 20 s the slowest steps:
+       1 min 4 s  pull c on n1
+             8 s  pull b on n1
+             7 s  pull e on n1
+    ");
+    assert_eq!(in_stage("images").summary(at(80)), None);
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! `doctor`: what on the nodes prevents `up` or will trouble the cluster, each with its cure. Nothing stays on a node.
+
+use serde::Serialize;
+
+use super::{
+    args::{Doctor, Output},
+    dispatch::DEGRADED,
+    environment, intent,
+    output::{Page, doctor::render, json::ShownProblem},
+    print,
+    report::CliError,
+    rke_state,
+    session::{STOPPED, Session},
+    status::opening,
+    stream::shown,
+};
+use crate::{
+    converge::{Examined, examine},
+    error::Explain,
+    status::doctor::{self, Diagnosis, Severity},
+};
+
+/// The diagnosis for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    /// `up` has nothing in its way.
+    ready: bool,
+    kubernetes_version: String,
+    /// Of the config.
+    warnings: Vec<ShownProblem>,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+}
+
+/// Runs it.
+pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliError> {
+    let file = &args.config.config;
+    let loaded = intent::load_whole(file, session)?;
+    let opening = opening(args.accept_new_host_keys);
+    let environment = environment::open(file, opening, session)?;
+    rke_state::refuse(file, &environment).await?;
+    let looking = examine(&loaded.intent, &environment, !args.no_write);
+    let examined = tokio::select! {
+        biased;
+        // Nothing stays on a node, so there is nothing to finish.
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        examined = shown(session, Box::pin(looking)) => examined?,
+    };
+    let diagnosis = diagnosed(&examined);
+    match args.output {
+        Output::Text => {
+            let version = examined.intent.version.to_string();
+            let name = file.display().to_string();
+            print::data(&render(&diagnosis, &name, &version, Page::stdout()))?;
+        }
+        Output::Json => print::json(&Shown {
+            ready: diagnosis.prevents().is_none(),
+            kubernetes_version: examined.intent.version.to_string(),
+            warnings: loaded.warnings.iter().map(Into::into).collect(),
+            diagnosis: &diagnosis,
+        })?,
+    }
+    Ok(match diagnosis.prevents() {
+        Some(class) => class.exit_code(),
+        None if diagnosis.count(Severity::Unreachable) > 0 => DEGRADED,
+        None => 0,
+    })
+}
+
+fn diagnosed(examined: &Examined) -> Diagnosis {
+    let refusal = examined.refusal.as_ref();
+    Diagnosis::of(&doctor::Examined {
+        now: examined.now,
+        intent: &examined.intent,
+        actual: &examined.actual,
+        found: &examined.found,
+        refusal: refusal.map(|error| error as &(dyn Explain + 'static)),
+        measured: &examined.measured,
+    })
+}

@@ -1,0 +1,23 @@
+//! `man`: the manual pages, one for each command.
+
+use clap::CommandFactory as _;
+
+use super::{
+    args::{Cli, Man},
+    print,
+    report::{CliError, Failure},
+};
+
+/// Runs it.
+pub(super) fn man(args: &Man) -> Result<u8, CliError> {
+    let folder = &args.folder;
+    let failed = |source| Failure::Write {
+        what: format!("manual pages into `{}`", folder.display()),
+        source,
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    let page = folder.join("rke-operator.1");
+    print::data(&format!("`man -l {}` shows the first", page.display()))?;
+    Ok(0)
+}

@@ -1,0 +1,144 @@
+//! A [`Diagnosis`] for people: a row for each node, then what was found, the worst first. Colour never carries meaning.
+//! Decides nothing.
+
+use super::{
+    Page,
+    lines::count,
+    table::{Cell, Tone, paragraph, plain},
+};
+use crate::{
+    facts::ReachedBy,
+    status::doctor::{Diagnosis, Finding, Machine, NodeDiagnosis, Severity},
+};
+
+const HEADING: [&str; 8] = [
+    "NODE",
+    "SSH",
+    "CPU",
+    "MEMORY",
+    "DISK",
+    "DOCKER",
+    "CONTAINERD",
+    "SYSTEM",
+];
+
+/// The whole diagnosis.
+pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) -> String {
+    let rows: Vec<Vec<Cell>> = diagnosis.nodes.iter().map(row).collect();
+    let nodes = count(diagnosis.nodes.len(), "node");
+    let mut sections = vec![
+        format!("`{config}` is valid: {nodes}, Kubernetes {version}"),
+        plain(&HEADING, &rows, page),
+    ];
+    for (severity, heading) in [
+        (Severity::Error, "prevents `up`"),
+        (Severity::Unreachable, "does not answer"),
+        (Severity::Warning, "warnings"),
+    ] {
+        let found = diagnosis.findings.iter();
+        let found = found.filter(|finding| finding.severity == severity);
+        let lines: Vec<String> = found.flat_map(|finding| lines(finding, page)).collect();
+        if !lines.is_empty() {
+            sections.push(format!("{heading}\n{}", lines.join("\n")));
+        }
+    }
+    sections.push(summary(diagnosis, page));
+    sections.join("\n\n")
+}
+
+fn row(node: &NodeDiagnosis) -> Vec<Cell> {
+    let name = Cell::calm(&node.name.0);
+    let Some(machine) = &node.machine else {
+        let dashes = (1..HEADING.len() - 1).map(|_| Cell::or_dash(None));
+        let last = Cell::toned("does not answer", Tone::Bad);
+        return std::iter::once(name).chain(dashes).chain([last]).collect();
+    };
+    let Machine {
+        os,
+        kernel: _,
+        architecture: _,
+        processors,
+        memory_bytes,
+        docker_version,
+        docker_reached_by,
+        containerd_version,
+        round_trip_microseconds,
+        clock_ahead_seconds: _,
+        fsync_p99_microseconds,
+        free_bytes: _,
+    } = machine;
+    let told = |text: &str| Cell::or_dash((!text.is_empty()).then(|| text.to_owned()));
+    vec![
+        name,
+        Cell::or_dash(round_trip_microseconds.map(milliseconds)),
+        Cell::or_dash(processors.map(|it| it.to_string())),
+        Cell::or_dash(memory_bytes.map(gibibytes)),
+        Cell::or_dash(fsync_p99_microseconds.map(milliseconds)),
+        docker(docker_version, *docker_reached_by),
+        told(containerd_version),
+        told(os),
+    ]
+}
+
+/// `26.1.5`, and where that is worth a word the way to it.
+fn docker(version: &str, reached: ReachedBy) -> Cell {
+    Cell::calm(match reached {
+        ReachedBy::Socket => version.to_owned(),
+        ReachedBy::Program => format!("{version}, by its CLI"),
+        ReachedBy::Sudo => format!("{version}, by sudo"),
+    })
+}
+
+/// `1.3 ms`, `24 ms`.
+fn milliseconds(micros: u64) -> String {
+    if micros < 10_000 {
+        format!("{}.{} ms", micros / 1000, micros % 1000 / 100)
+    } else {
+        format!("{} ms", micros / 1000)
+    }
+}
+
+/// To a tenth.
+fn gibibytes(bytes: u64) -> String {
+    let tenths = bytes / ((1 << 30) / 10);
+    format!("{}.{} GiB", tenths / 10, tenths % 10)
+}
+
+fn lines(finding: &Finding, page: Page) -> Vec<String> {
+    // Most name their node themselves.
+    let named = |node: &str| finding.message.contains(&format!("`{node}`"));
+    let node = finding.node.as_ref().filter(|node| !named(&node.0));
+    let head = node.map_or_else(|| "  - ".to_owned(), |node| format!("  - {node}: "));
+    let mut lines = Vec::new();
+    for (at, line) in finding.message.lines().enumerate() {
+        let head = if at == 0 { &head } else { "    " };
+        lines.push(paragraph(head, line.trim(), page));
+    }
+    lines.extend(finding.hints.iter().map(|hint| {
+        let line = paragraph("    hint: ", hint, page);
+        line.replacen("hint:", &page.paint.hint("hint:"), 1)
+    }));
+    lines
+}
+
+fn summary(diagnosis: &Diagnosis, page: Page) -> String {
+    let of = |severity| diagnosis.count(severity);
+    let (errors, silent) = (of(Severity::Error), of(Severity::Unreachable));
+    let mut parts = Vec::new();
+    match errors {
+        0 if silent == 0 => parts.push("every node answers, and nothing prevents `up`".to_owned()),
+        0 => parts.push("nothing prevents `up` on the nodes that answer".to_owned()),
+        1 => parts.push(page.paint.bad("1 problem prevents `up`")),
+        many => parts.push(page.paint.bad(&format!("{many} problems prevent `up`"))),
+    }
+    match silent {
+        0 => {}
+        1 => parts.push("1 node does not answer".to_owned()),
+        many => parts.push(format!("{many} nodes do not answer")),
+    }
+    let warnings = of(Severity::Warning);
+    if warnings > 0 {
+        parts.push(count(warnings, "warning"));
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,91 @@
+//! How nodes are measured: all at once, each over the connection that the survey has open. Creates nothing on a node that
+//! stays there.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::{StreamExt as _, future::join_all, stream};
+use tokio::time::timeout;
+
+use super::read::WIDTH;
+use crate::{
+    error::{ErrorClass, Obstacle, with_causes},
+    facts::{
+        Unreachable,
+        measured::{MeasureRequest, Measured, SCRIPT},
+    },
+    host::{Host, pool::Hosts},
+    model::{NodeName, RegistryLogin},
+};
+
+/// A hundred writes to a slow disk, or packets that do not come back.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(30);
+/// Until a registry has answered; Docker itself waits for 15 s.
+const REGISTRY_LIMIT: Duration = Duration::from_secs(20);
+
+/// What each node was measured for. One that does not answer is left out: the survey knows why.
+pub(crate) async fn measure(
+    hosts: &Hosts,
+    requests: &BTreeMap<NodeName, MeasureRequest>,
+) -> BTreeMap<NodeName, Measured> {
+    let asked = requests.iter().map(|(name, request)| async move {
+        let _shown = hosts.awaited().begin(name);
+        let host = hosts.get(name).await.ok()?;
+        Some((name.clone(), Box::pin(of(&host, request)).await))
+    });
+    let asked: Vec<_> = asked.collect();
+    stream::iter(asked)
+        .buffer_unordered(WIDTH)
+        .filter_map(std::future::ready)
+        .collect()
+        .await
+}
+
+async fn of(host: &Host, request: &MeasureRequest) -> Measured {
+    let images = request.images.iter();
+    let images = images.map(|(image, login)| async move {
+        let refused = refused(host, image, login.as_ref()).await?;
+        Some((image.clone(), refused))
+    });
+    let (measured, images) = tokio::join!(Box::pin(by_script(host, request)), join_all(images));
+    Measured {
+        trip: host.trip(),
+        refused: images.into_iter().flatten().collect(),
+        ..measured
+    }
+}
+
+async fn by_script(host: &Host, request: &MeasureRequest) -> Measured {
+    let arguments = request.arguments();
+    if arguments.is_empty() {
+        return Measured::default();
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let why = match host.exec_with(SCRIPT, &arguments, SCRIPT_LIMIT).await {
+        Ok(output) => match Measured::parse(&output.stdout) {
+            Some(measured) => return measured,
+            None => "its script was cut off".to_owned(),
+        },
+        Err(error) => with_causes(&error),
+    };
+    Measured {
+        untold: Some(why),
+        ..Measured::default()
+    }
+}
+
+/// Why a registry does not give out an image.
+async fn refused(host: &Host, image: &str, login: Option<&RegistryLogin>) -> Option<Unreachable> {
+    match timeout(REGISTRY_LIMIT, host.find_image(image, login)).await {
+        Ok(found) => found.err().map(|error| Unreachable::of(&error)),
+        Err(_) => Some(Unreachable {
+            class: ErrorClass::Host,
+            why: format!(
+                "node `{}` has no answer of the registry of image `{image}` within {} s",
+                host.name,
+                REGISTRY_LIMIT.as_secs()
+            ),
+            hints: vec!["can the node reach the image's registry?".to_owned()],
+            obstacle: Obstacle::Other,
+        }),
+    }
+}
