@@ -18,6 +18,7 @@
 mod any_file;
 mod cli_support;
 mod differences;
+mod docs_commands;
 mod etcd_support;
 mod fake;
 mod fake_api;
@@ -78,8 +79,8 @@ mod lab_charts;
 mod lab_cri;
 mod lab_deploy;
 mod lab_disk;
-mod lab_encryption;
 mod lab_doctor;
+mod lab_encryption;
 mod lab_etcd;
 mod lab_external_etcd;
 mod lab_foreign;
