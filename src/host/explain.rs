@@ -180,7 +180,7 @@ impl Explain for HostError {
             Self::NotReached { to, .. } => vec![
                 format!("on the node: is the name known, does something listen there, and does a firewall let it through? `nc -vz {}` tells", to.replace(':', " ")).into(),
             ],
-            Self::ForwardingForbidden { .. } => or_carried(SOCKETS, "Docker's command line"),
+            Self::ForwardingForbidden { .. } => or_carried(SOCKETS, DOCKER_CLI),
             Self::NoDocker { socket, .. } => {
                 vec!["install Docker on the node".into(), other_socket(socket)]
             }
@@ -190,7 +190,9 @@ impl Explain for HostError {
             ],
             Self::SocketDenied { at, sudo, .. } => denied(&at.user, *sudo),
             Self::TunnelRefused { at, .. } => {
-                vec![forbidden(SOCKETS), group(&at.user)]
+                let mut hints = or_carried(SOCKETS, DOCKER_CLI);
+                hints.push(group(&at.user));
+                hints
             }
             Self::Pull { status, .. } if *status == Some(404) => {
                 vec!["is the name right, and may the node's Docker pull it with the login that `private_registries` has for it, if any?".into()]
@@ -259,6 +261,8 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
     };
     vec![hint.into()]
 }
+
+const DOCKER_CLI: &str = "Docker's command line";
 
 /// What sshd says no to, and the program that would carry the connections.
 fn or_carried(setting: &str, program: &str) -> Vec<Cow<'static, str>> {

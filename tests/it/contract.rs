@@ -587,8 +587,8 @@ fn lab_real_refusals_are_those_of_the_fake() {
 fn kind(error: &HostError) -> String {
     if let HostError::SocketDenied { sudo, .. } = error {
         format!("denied, sudo: {sudo}")
-    } else if let HostError::ForwardingForbidden { .. } = error {
-        "forwarding forbidden".to_owned()
+    } else if let HostError::TunnelRefused { source: None, .. } = error {
+        "the tunnel was refused".to_owned()
     } else {
         format!("{error:?}")
     }

@@ -340,9 +340,10 @@ async fn docker_cannot_be_reached() {
     class: Host
 
     NoForwarding
-    cannot reach Docker on node `n1` (10.0.0.2): sshd forbids connections to `/var/run/docker.sock`
+    cannot reach Docker on node `n1` (10.0.0.2): sshd refused the connection to `/var/run/docker.sock`
     hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
     hint: or install Docker's command line on the node: then that carries the connections
+    hint: the user must be in group docker: `sudo usermod -aG docker rke`
     class: Host
     ");
 }
@@ -361,6 +362,7 @@ async fn a_node_that_refuses_commands_cannot_be_asked() {
       caused by: cannot run a command on node `n1` (10.0.0.2)
       caused by: The request was rejected by the other party
     hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
+    hint: or install Docker's command line on the node: then that carries the connections
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
     class: Host
     ");

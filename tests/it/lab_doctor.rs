@@ -146,7 +146,7 @@ const FAULTS: [Fault; 21] = [
     },
     Fault {
         what: "a network in the range of pods",
-        plant: "ip link add wg0 type dummy && ip addr add 10.42.7.1/24 dev wg0 && ip link set wg0 up",
+        plant: "ip link add wg0 type bridge && ip addr add 10.42.7.1/24 dev wg0 && ip link set wg0 up",
         code: 1,
         says: "which lies in 10.42.0.0/16, the range of pods",
         cure: Cure::Done("write another range as", "ip link del wg0"),

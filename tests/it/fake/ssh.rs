@@ -16,7 +16,7 @@ use russh::{
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, Carrier, FakeHost, Said, docker, lock};
+use super::{Access, Carrier, FakeHost, Faults, Said, docker, lock};
 use rke_operator::{host::Stream, model::Endpoint};
 
 /// sshd's default.
@@ -349,7 +349,7 @@ fn answer(host: &FakeHost, script: &str) -> Said {
         });
     }
     if script.contains("echo socket=yes") {
-        return Said::out(diagnosis(host.fault().access));
+        return Said::out(diagnosis(&host.fault()));
     }
     if script.contains("stat -f -c") {
         return Said::out(free(script, host.fault().disk_full));
@@ -358,8 +358,11 @@ fn answer(host: &FakeHost, script: &str) -> Said {
 }
 
 /// What the product's questions about Docker's socket get on such a node.
-fn diagnosis(access: Access) -> &'static str {
-    match access {
+fn diagnosis(fault: &Faults) -> &'static str {
+    match fault.access {
+        Access::NoForwarding if fault.carrier == Carrier::Nobody => {
+            "user=rke\nsocket=yes\naccess=yes\n"
+        }
         Access::Open | Access::NoForwarding => {
             "user=rke\nsocket=yes\naccess=yes\ndocker=yes\nanswers=yes\n"
         }
