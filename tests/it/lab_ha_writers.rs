@@ -117,14 +117,21 @@ fn restores(site: &Site, name: &str, chance: &mut Chance) -> usize {
             node.wait_ssh(LIMIT).expect("it answers");
         });
         let mut steps = 0;
-        let kill = site.kill_when(&restore, |_| {
-            steps += 1;
-            (steps > fatal).then(|| chance.instant())
-        });
-        let kills = usize::from(kill.is_some());
-        if let Some(kill) = kill {
-            tell(&format!("killed: {}", kill.title));
-        }
+        let ended = site.disturbed(
+            &restore,
+            site.folder(),
+            |_, _| {
+                steps += 1;
+                (steps > fatal).then(|| chance.instant())
+            },
+            |child| {
+                child.kill().expect("the signal is sent");
+                None
+            },
+        );
+        // Where it was not killed before, a machine without power may have made it fail.
+        let kills = usize::from(ended.is_none());
+        tell(&format!("the run ended with {ended:?}"));
         kills
     })
 }
