@@ -95,6 +95,7 @@ mod lab_ha_load;
 mod lab_ha_networks;
 mod lab_ha_operations;
 mod lab_ha_operator;
+mod lab_ha_proof;
 mod lab_ha_reboot;
 mod lab_ha_renewal;
 mod lab_ha_reset;
