@@ -145,8 +145,8 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Without the codes of colours.
-fn plain(text: &str) -> std::borrow::Cow<'_, str> {
-    console::strip_ansi_codes(text)
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
 }
 
 /// The command's name, if it changes something on nodes.

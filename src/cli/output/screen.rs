@@ -10,8 +10,6 @@ use std::{
     },
 };
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use crate::cli::run_log::RunLog;
 
 /// Colours, or none: `NO_COLOR`, a dumb terminal and pipes get none. They never carry meaning.
@@ -93,48 +91,43 @@ pub struct Screen {
     copy: Option<Arc<RunLog>>,
 }
 
-/// Lines that are redrawn in place.
-#[derive(Debug)]
-struct Live {
-    all: MultiProgress,
-    lines: Mutex<Vec<ProgressBar>>,
-}
+/// Lines that are redrawn in place, below what is printed. The cursor stays behind the last one: what the terminal echoes
+/// there, such as `^C`, wraps nothing. (indicatif fills each line to the end, and such an echo shifts all of them.)
+#[derive(Debug, Default)]
+struct Live(Mutex<Vec<String>>);
 
 impl Live {
-    fn at(target: ProgressDrawTarget) -> Self {
-        Self {
-            all: MultiProgress::with_draw_target(target),
-            lines: Mutex::default(),
+    /// Shows these in the place of those before.
+    fn show(&self, lines: &[String]) {
+        let mut shown = self.shown();
+        if *shown != lines {
+            put(&format!("{}{}", erased(&shown), lines.join("\n")));
+            *shown = lines.to_vec();
         }
     }
 
-    fn show(&self, texts: &[String]) {
-        let mut lines = self.lock();
-        while lines.len() > texts.len() {
-            if let Some(line) = lines.pop() {
-                self.all.remove(&line);
-            }
+    /// Prints a text above them; below one without an end, which is a question, there are none.
+    fn print(&self, text: &str) {
+        let mut shown = self.shown();
+        let erased = erased(&shown);
+        if !text.ends_with('\n') {
+            shown.clear();
         }
-        while lines.len() < texts.len() {
-            let style = ProgressStyle::with_template("{msg}");
-            let line = ProgressBar::no_length();
-            let line = style.map_or_else(|_| line.clone(), |style| line.clone().with_style(style));
-            lines.push(self.all.add(line));
-        }
-        for (line, text) in lines.iter().zip(texts) {
-            if line.message() != *text {
-                line.set_message(text.clone());
-            }
-        }
-        if texts.is_empty() {
-            // A stderr that is gone must not end a run that changes servers.
-            let _ = self.all.clear();
-        }
+        put(&format!("{erased}{text}{}", shown.join("\n")));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<ProgressBar>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shown(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What takes these lines off the terminal, the cursor behind the last one.
+fn erased(lines: &[String]) -> String {
+    const LINE: &str = "\r\x1b[2K";
+    const UP: &str = "\x1b[1A";
+    let ups = lines.len().saturating_sub(1);
+    let line = if lines.is_empty() { "" } else { LINE };
+    format!("{line}{}", format!("{UP}{LINE}").repeat(ups))
 }
 
 /// How much room there is for the lines that are redrawn.
@@ -168,7 +161,7 @@ impl Screen {
         let live = terminal && !dumb && !no_progress && !quiet;
         Self {
             paint: Paint::at(terminal),
-            live: live.then(|| Live::at(ProgressDrawTarget::stderr())),
+            live: live.then(Live::default),
             quiet,
             questions: AtomicUsize::new(0),
             copy: None,
@@ -250,10 +243,9 @@ impl Screen {
     }
 
     fn put(&self, text: &str) {
-        let put = || put(text);
         match &self.live {
-            Some(live) => live.all.suspend(put),
-            None => put(),
+            Some(live) => live.print(text),
+            None => put(text),
         }
     }
 
@@ -299,15 +291,12 @@ mod tests {
     fn nothing_is_drawn_over_a_question() {
         let screen = Screen {
             paint: Paint::OFF,
-            live: Some(Live::at(ProgressDrawTarget::hidden())),
+            live: Some(Live::default()),
             quiet: false,
             questions: AtomicUsize::new(0),
             copy: None,
         };
-        let shown = || -> Vec<String> {
-            let lines = screen.live.as_ref().unwrap().lock();
-            lines.iter().map(ProgressBar::message).collect()
-        };
+        let shown = || screen.live.as_ref().unwrap().shown().clone();
         let two = ["n1, 2 s", "n2, 1 s"].map(str::to_owned);
         screen.live(&two);
         assert_eq!(shown(), two);
@@ -318,6 +307,17 @@ mod tests {
         drop(question);
         screen.live(&two[..1]);
         assert_eq!(shown(), ["n1, 2 s"]);
+    }
+
+    #[test]
+    fn lines_are_taken_off_from_the_last_to_the_first() {
+        let lines = |count: usize| vec![String::new(); count];
+        assert_eq!(erased(&lines(0)), "");
+        assert_eq!(erased(&lines(1)), "\r\x1b[2K");
+        assert_eq!(
+            erased(&lines(3)),
+            "\r\x1b[2K\x1b[1A\r\x1b[2K\x1b[1A\r\x1b[2K"
+        );
     }
 
     #[test]
