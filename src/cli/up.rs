@@ -115,6 +115,7 @@ impl Run<'_> {
                     changed,
                     kubeconfig: kubeconfig(),
                     left,
+                    missing: missing.iter().map(|it| it.message.clone()).collect(),
                 })
             }
             Convergence::ConsentRefused {

@@ -1,11 +1,7 @@
 //! The commands in the documents: each is one that the program takes, and those of the pages for bad days are run by a test
 //! on real nodes.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use std::{collections::BTreeMap, ffi::OsString, fs, path::PathBuf};
 

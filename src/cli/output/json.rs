@@ -39,6 +39,9 @@ pub enum Ended {
         kubeconfig: String,
         /// The nodes, and why.
         left: BTreeMap<NodeName, Unreachable>,
+        /// What the cluster lacks to work as a whole, a sentence each.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        missing: Vec<String>,
     },
     /// Stopped by a signal.
     Stopped,

@@ -245,8 +245,14 @@ impl Lines {
         } else {
             format!("{target:<width$}  {title}", width = self.target_width)
         };
-        let tail = format!("{}{}", step.bar(room), step.still(now));
-        let tail = clip(&tail, room.columns * 3 / 5);
+        let so_far = step.so_far(now);
+        let space = (room.columns * 3 / 5).saturating_sub(so_far.chars().count() + 2);
+        let done = clip(&format!("{}{}", step.bar(room), step.progress), space);
+        let tail = if done.is_empty() {
+            so_far
+        } else {
+            format!("{done}, {so_far}")
+        };
         let left = room.columns.saturating_sub(tail.chars().count() + 2);
         format!("{}  {tail}", clip(&head, left))
     }
@@ -324,10 +330,14 @@ impl Running {
         format!("[{}{}] ", "#".repeat(full), "-".repeat(BAR - full))
     }
 
+    /// How long it has run, in whole seconds.
+    fn so_far(&self, now: Duration) -> String {
+        let seconds = now.saturating_sub(self.since).as_secs();
+        span(Duration::from_secs(seconds))
+    }
+
     fn still(&self, now: Duration) -> String {
-        let so_far = span(Duration::from_secs(
-            now.saturating_sub(self.since).as_secs(),
-        ));
+        let so_far = self.so_far(now);
         if self.progress.is_empty() {
             so_far
         } else {
