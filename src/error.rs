@@ -26,6 +26,14 @@ impl ErrorClass {
         }
     }
 
+    /// Of several errors the class that counts: a person acts first, then the nodes' owner, then what may pass.
+    pub fn first(classes: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let classes: Vec<Self> = classes.into_iter().collect();
+        [Self::Bug, Self::User, Self::Host, Self::Transient]
+            .into_iter()
+            .find(|class| classes.contains(class))
+    }
+
     /// The condition of a `Cluster` in which an error of this class is told.
     pub const fn condition(self) -> &'static str {
         match self {

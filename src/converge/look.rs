@@ -580,7 +580,7 @@ pub(super) fn wanted(
         desired = desired.only(rotated, actual);
     }
     desired.notes.extend(kept_back(intent, written));
-    // Whoever is named may leave with many others, also when that waits for a later iteration.
+    // A named node may leave together with others, also in a later iteration.
     desired.lose.clone_from(&environment.lose);
     desired.clean.clone_from(&environment.clean);
     Ok(desired)

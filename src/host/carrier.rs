@@ -113,8 +113,7 @@ async fn begun(session: &Session, what: Carries, script: &str) -> Result<Guarded
     }
 }
 
-/// The first line that is one of the program's own. The other side says nothing before it is asked, so what comes after
-/// that line is left in the stream.
+/// The first line that the program itself prints. What comes after that line stays in the stream.
 async fn first_word(stream: &mut (impl AsyncRead + Unpin)) -> Option<&'static str> {
     let mut line = Vec::new();
     for _ in 0..GREETING {

@@ -69,7 +69,7 @@ impl fmt::Display for ApiVersion {
 /// A client of a node's Docker.
 pub(super) struct Client {
     pub(super) docker: Docker,
-    /// The newest API there, once it was asked.
+    /// The newest API version, once Docker has reported it.
     pub(super) api: Arc<OnceCell<ApiVersion>>,
     /// How it is reached, once it was.
     pub(super) way: Arc<OnceCell<Way>>,

@@ -180,14 +180,7 @@ impl Diagnosis {
     pub fn prevents(&self) -> Option<ErrorClass> {
         let errors = self.findings.iter();
         let errors = errors.filter(|it| it.severity == Severity::Error);
-        let classes: Vec<ErrorClass> = errors.map(|it| it.class).collect();
-        let order = [
-            ErrorClass::Bug,
-            ErrorClass::User,
-            ErrorClass::Host,
-            ErrorClass::Transient,
-        ];
-        order.into_iter().find(|class| classes.contains(class))
+        ErrorClass::first(errors.map(|it| it.class))
     }
 }
 

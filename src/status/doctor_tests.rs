@@ -12,7 +12,7 @@ use crate::{
     model::{ClusterId, Endpoint, PeerPort},
 };
 
-/// Three nodes, of which the first is all there is of the control plane.
+/// Three nodes; the first is the only control plane.
 struct World {
     intent: Intent,
     have: Actual,
@@ -793,7 +793,7 @@ fn each_planted_fault_is_found_with_its_cure_and_nothing_else() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Each registry is asked for one of the images that the node lacks.
+/// Docker asks each registry for one image that the node lacks.
 #[test]
 fn a_registry_is_asked_for_what_the_node_lacks() {
     let mut world = World::healthy();

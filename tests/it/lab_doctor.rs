@@ -17,7 +17,7 @@ enum Cure {
     Done(&'static str, &'static str),
 }
 
-/// A fault of `n2`, how it is planted there, the exit code, what is said of it.
+/// A fault of `n2`: how it is planted, the exit code of `doctor`, and what it reports.
 struct Fault {
     what: &'static str,
     plant: &'static str,

@@ -75,13 +75,9 @@ impl std::fmt::Display for PreflightErrors {
 impl std::error::Error for PreflightErrors {}
 
 impl Explain for PreflightErrors {
-    /// A person's turn comes first, then the nodes', then what passes by itself.
     fn class(&self) -> ErrorClass {
-        let any = |class| self.errors.iter().any(|error| error.class == class);
-        [ErrorClass::Bug, ErrorClass::User, ErrorClass::Host]
-            .into_iter()
-            .find(|class| any(*class))
-            .unwrap_or(ErrorClass::Transient)
+        let classes = self.errors.iter().map(|error| error.class);
+        ErrorClass::first(classes).unwrap_or(ErrorClass::Transient)
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {

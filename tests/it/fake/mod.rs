@@ -96,7 +96,7 @@ pub(crate) enum Access {
 pub(crate) enum Carrier {
     /// The node has no such programs.
     #[default]
-    Nobody,
+    Absent,
     /// The user runs them.
     User,
     /// Docker's is run by sudo.

@@ -240,7 +240,7 @@ async fn carry(
     let mut stream = channel.into_stream();
     let fault = host.fault();
     let says = |what: &str| format!("{}@@rke-operator {what}\n", fault.greeting);
-    let lacks = fault.carrier == Carrier::Nobody;
+    let lacks = fault.carrier == Carrier::Absent;
     let to_docker = command.contains("system dial-stdio");
     let by_sudo = command.contains("sudo -n docker");
     let port = command.rsplit(' ').next().and_then(|word| {
@@ -343,7 +343,7 @@ fn answer(host: &FakeHost, script: &str) -> Said {
     }
     if script.contains("sudo -n docker -H") {
         return Said::out(match host.fault().carrier {
-            Carrier::Nobody => "",
+            Carrier::Absent => "",
             Carrier::User => "own\n",
             Carrier::Sudo => "sudo\n",
         });
@@ -360,7 +360,7 @@ fn answer(host: &FakeHost, script: &str) -> Said {
 /// What the product's questions about Docker's socket get on such a node.
 fn diagnosis(fault: &Faults) -> &'static str {
     match fault.access {
-        Access::NoForwarding if fault.carrier == Carrier::Nobody => {
+        Access::NoForwarding if fault.carrier == Carrier::Absent => {
             "user=rke\nsocket=yes\naccess=yes\n"
         }
         Access::Open | Access::NoForwarding => {
