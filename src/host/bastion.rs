@@ -117,6 +117,8 @@ const fn kind(error: &OpenError) -> io::ErrorKind {
         }
         OpenError::Refused(_) => io::ErrorKind::ConnectionRefused,
         OpenError::Slow(_) => io::ErrorKind::TimedOut,
-        OpenError::Lost(_) | OpenError::Ssh(_) => io::ErrorKind::ConnectionReset,
+        OpenError::FewSessions(_) | OpenError::Lost(_) | OpenError::Ssh(_) => {
+            io::ErrorKind::ConnectionReset
+        }
     }
 }

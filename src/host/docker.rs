@@ -309,9 +309,12 @@ pub(super) async fn explain(
             }
         }
         Some(OpenError::Refused(_)) => diagnose(session, socket).await,
-        Some(error @ (OpenError::Slow(_) | OpenError::Lost(_) | OpenError::Ssh(_))) => {
-            error.at(session.place())
-        }
+        Some(
+            error @ (OpenError::FewSessions(_)
+            | OpenError::Slow(_)
+            | OpenError::Lost(_)
+            | OpenError::Ssh(_)),
+        ) => error.at(session.place()),
         None => HostError::DockerIo {
             at: session.place(),
             doing,

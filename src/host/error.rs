@@ -268,6 +268,16 @@ pub enum HostError {
         #[source]
         source: Box<russh::Error>,
     },
+    /// sshd forwards no sockets or no ports, and allows too few sessions for programs that carry the connections.
+    #[error(
+        "sshd on {at} does not forward what is needed, and `MaxSessions {allowed}` is too few for programs that carry it instead"
+    )]
+    FewSessions {
+        /// Where.
+        at: Arc<Place>,
+        /// How many it allows.
+        allowed: usize,
+    },
     /// sshd took the key, and wants something else besides.
     #[error("sshd on {at} takes the key of {key_source} and wants more: {methods}")]
     LoginIncomplete {
@@ -519,6 +529,7 @@ impl HostError {
             | Self::LoginIncomplete { at, .. }
             | Self::Lost { at, .. }
             | Self::Exec { at, .. }
+            | Self::FewSessions { at, .. }
             | Self::ExecEnded { at, .. }
             | Self::ExecOutput { at, .. }
             | Self::HalfAnAnswer { at, .. }

@@ -4,6 +4,7 @@ use std::{borrow::Cow, io};
 
 use super::{
     error::{Hop, HostError, KeyProblem, NOT_ALLOWED, Phase, Place, Tried},
+    sessions::FEWEST,
     words,
 };
 use crate::{
@@ -32,6 +33,7 @@ impl Explain for HostError {
             | Self::DockerNotRunning { .. }
             | Self::SocketDenied { .. }
             | Self::TunnelRefused { .. }
+            | Self::FewSessions { .. }
             | Self::Docker { .. }
             | Self::DockerIo { .. } => Obstacle::DockerUnavailable,
             // A node behind a bastion host that fails was not called.
@@ -76,6 +78,7 @@ impl Explain for HostError {
             | Self::LoginRefused { .. }
             | Self::LoginIncomplete { .. }
             | Self::Exec { .. }
+            | Self::FewSessions { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
             | Self::HalfAnAnswer { .. }
@@ -133,6 +136,7 @@ impl Explain for HostError {
             | Self::LoginRefused { .. }
             | Self::LoginIncomplete { .. }
             | Self::Exec { .. }
+            | Self::FewSessions { .. }
             | Self::ExecOutput { .. }
             | Self::HalfAnAnswer { .. }
             | Self::PortForbidden { .. }
@@ -170,6 +174,13 @@ impl Explain for HostError {
                     at.user
                 )
                 .into(),
+            ],
+            Self::Exec { at, .. } => vec![
+                format!("does sshd on the node let `{}` run commands? `sudo sshd -T | grep -i -e maxsessions -e forcecommand` tells", at.user).into(),
+            ],
+            Self::FewSessions { .. } => vec![
+                format!("set `MaxSessions {FEWEST}` or more in sshd_config on the node").into(),
+                "or let it forward: `AllowTcpForwarding yes` and `AllowStreamLocalForwarding yes`, with the user in group `docker`; then one session at a time is enough".into(),
             ],
             Self::PortForbidden { .. } => or_carried("`AllowTcpForwarding no`", "bash"),
             Self::NotReached {
@@ -213,7 +224,6 @@ impl Explain for HostError {
             | Self::TooMany { .. }
             | Self::HostKeys { .. }
             | Self::Lost { .. }
-            | Self::Exec { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
             | Self::HalfAnAnswer { .. }

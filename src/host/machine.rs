@@ -193,9 +193,7 @@ impl Host {
                 Err(HostError::PortForbidden { at, port })
             }
             Err(OpenError::Refused(_)) => Err(HostError::PortClosed { at, port }),
-            Err(error @ (OpenError::Slow(_) | OpenError::Lost(_) | OpenError::Ssh(_))) => {
-                Err(error.at(at))
-            }
+            Err(error) => Err(error.at(at)),
         }
     }
 
@@ -209,9 +207,7 @@ impl Host {
                 to: format!("{to}:{port}"),
                 forbidden: failure == ChannelOpenFailure::AdministrativelyProhibited,
             }),
-            Err(error @ (OpenError::Slow(_) | OpenError::Lost(_) | OpenError::Ssh(_))) => {
-                Err(error.at(at))
-            }
+            Err(error) => Err(error.at(at)),
         }
     }
 

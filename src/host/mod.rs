@@ -40,6 +40,7 @@ mod one_off;
 mod pipe;
 pub mod pool;
 mod retry;
+mod sessions;
 mod sieve;
 mod ssh;
 mod wire;

@@ -1,7 +1,7 @@
 //! One SSH connection: handshake, host key, login, channels.
 //!
 //! russh does the protocol; what it leaves open is closed here: deadlines for the handshake, a
-//! reason when the connection is lost, a bound on session channels (sshd allows ten).
+//! reason when the connection is lost, a bound on session channels.
 
 use std::{
     borrow::Cow,
@@ -24,7 +24,7 @@ use russh::{
     mac,
 };
 use tokio::{
-    sync::{Semaphore, SemaphorePermit, oneshot},
+    sync::oneshot,
     time::{Instant, timeout},
 };
 
@@ -36,6 +36,7 @@ use super::{
     known_hosts::fingerprint,
     login::{Identity, LoginError},
     retry,
+    sessions::{Permit, Sessions},
     wire::{Heard, Owned},
 };
 use crate::{config::Login, model::printable};
@@ -55,11 +56,8 @@ const SLOW: Duration = Duration::from_secs(8);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Without an answer it is dead; longer while its session begins.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Session channels at once: sshd's `MaxSessions` is ten by default.
-const SESSIONS: usize = 8;
-/// How many of them carry streams to Docker, and to ports, where sshd forwards none.
-const TO_DOCKER: usize = 3;
-const TO_PORTS: usize = 3;
+/// How often a session channel is asked for again before the refusal is believed.
+const ASKED_AGAIN: u64 = 4;
 /// Downloads over a long line are bound by this.
 const WINDOW: u32 = 16 << 20;
 /// A connection keeps a buffer of this size for as long as it lives: half of russh's default is 16 MiB less for 1000
@@ -81,9 +79,7 @@ pub(super) struct Session {
     begun: Arc<AtomicBool>,
     /// sshd refused to forward to a port.
     forwards_nothing: AtomicBool,
-    sessions: Arc<Semaphore>,
-    to_docker: Arc<Semaphore>,
-    to_ports: Arc<Semaphore>,
+    sessions: Sessions,
     at: Arc<Place>,
     trip: Duration,
     /// The host key that was verified.
@@ -148,9 +144,7 @@ impl Session {
             heard: Arc::clone(heard),
             begun: Arc::default(),
             forwards_nothing: AtomicBool::new(false),
-            sessions: Arc::new(Semaphore::new(SESSIONS)),
-            to_docker: Arc::new(Semaphore::new(TO_DOCKER)),
-            to_ports: Arc::new(Semaphore::new(TO_PORTS)),
+            sessions: Sessions::new(),
             at: Arc::clone(at),
             // TCP, the identification strings, the key exchange; a person may have been asked meanwhile.
             trip: (shaken / 3).min(LONGEST_TRIP),
@@ -357,44 +351,43 @@ impl Session {
         })
     }
 
-    /// A channel for a command. sshd frees the slot of an ended command a little after we have
-    /// seen its end, so a refusal is tried again.
-    pub(super) async fn command(&self) -> Result<(Channel<Msg>, SemaphorePermit<'_>), OpenError> {
-        let closed = |_| OpenError::Lost("closed".to_owned());
-        let permit = self.sessions.acquire().await.map_err(closed)?;
-        Ok((self.session_channel().await?, permit))
+    /// A channel for a command, and what keeps others from being too many.
+    pub(super) async fn command(&self) -> Result<(Channel<Msg>, Permit), OpenError> {
+        self.session_channel(None).await
+    }
+
+    async fn session_channel(
+        &self,
+        what: Option<Carries>,
+    ) -> Result<(Channel<Msg>, Permit), OpenError> {
+        let mut permit = self.sessions.one().await?;
+        let mut tries = 0;
+        loop {
+            let refused = match self.opened(self.handle.channel_open_session()).await {
+                Err(refused @ OpenError::Refused(ChannelOpenFailure::ConnectFailed)) => refused,
+                other => return Ok((other?, permit)),
+            };
+            if tries < ASKED_AGAIN {
+                tries += 1;
+                let wait = rand::rng().random_range(50..200) * tries;
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+            } else if let Some(waited) = self.sessions.fewer(permit, what).await {
+                permit = waited?;
+                tries = 0;
+            } else {
+                return Err(refused);
+            }
+        }
     }
 
     /// A stream to what a program on the node does with its input and output.
     pub(super) async fn program(&self, what: Carries, command: &str) -> Result<Guarded, OpenError> {
-        let few = match what {
-            Carries::Docker => &self.to_docker,
-            Carries::Port => &self.to_ports,
-        };
-        let mut permits = Vec::new();
-        for semaphore in [few, &self.sessions] {
-            let permit = Arc::clone(semaphore).acquire_owned().await;
-            permits.push(permit.map_err(|_| OpenError::Lost("closed".to_owned()))?);
-        }
-        let channel = self.session_channel().await?;
+        let one_of_few = self.sessions.of(what).await?;
+        let (channel, permit) = self.session_channel(Some(what)).await?;
         let failed = |error| OpenError::Ssh(Arc::new(error));
         channel.exec(true, command).await.map_err(failed)?;
+        let permits = vec![one_of_few, permit];
         Ok(Guarded::new(channel, Arc::clone(&self.in_use)).holding(permits))
-    }
-
-    async fn session_channel(&self) -> Result<Channel<Msg>, OpenError> {
-        let mut tries = 0;
-        loop {
-            match self.opened(self.handle.channel_open_session()).await {
-                Ok(channel) => return Ok(channel),
-                Err(OpenError::Refused(ChannelOpenFailure::ConnectFailed)) if tries < 5 => {
-                    tries += 1;
-                    let wait = rand::rng().random_range(50..200) * tries;
-                    tokio::time::sleep(Duration::from_millis(wait)).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Says goodbye. Dropping the last user of the connection closes it as well.
@@ -419,6 +412,9 @@ pub(super) enum OpenError {
     /// sshd said no.
     #[error("sshd refused the channel ({0:?})")]
     Refused(ChannelOpenFailure),
+    /// Streams through programs of the node would take more sessions than it allows at once.
+    #[error("sshd allows {0} sessions at once")]
+    FewSessions(usize),
     /// No answer.
     #[error("sshd did not open the channel in time")]
     Slow(Duration),
@@ -438,6 +434,7 @@ impl OpenError {
                 at,
                 source: Box::new(russh::Error::ChannelOpenFailure(failure)),
             },
+            Self::FewSessions(allowed) => HostError::FewSessions { at, allowed },
             Self::Slow(limit) => HostError::Slow {
                 at,
                 phase: Phase::Session,

@@ -725,6 +725,20 @@ async fn whether_sshd_forwards_to_ports_is_seen_at_once() {
     assert!(host.forwards_to_ports().await.unwrap(), "bash carries them");
 }
 
+/// An sshd with `MaxSessions 1` says no to a second session: it is opened when the first has ended.
+#[tokio::test]
+async fn one_session_at_a_time_is_enough_where_sshd_forwards() {
+    let fake = FakeHost::new();
+    fake.faults(|faults| faults.max_sessions = Some(1));
+    fake.on_exec("echo here", |_| Said::out("here\n"));
+    let host = fake.connect().await.unwrap();
+    let all = (0..8).map(|_| host.exec("echo here", Duration::from_secs(5)));
+    for output in futures::future::join_all(all).await {
+        assert_eq!(output.unwrap().stdout, "here\n");
+    }
+    assert!(host.docker_facts().await.is_ok());
+}
+
 /// N3, N4: a connection that is gone is made again when it is needed.
 #[tokio::test]
 async fn a_pool_dials_a_lost_node_again() {

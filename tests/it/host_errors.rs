@@ -21,7 +21,7 @@ use rke_operator::{
     model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, Owner, secret::Secret},
 };
 
-use crate::fake::{Access, FakeHost, FakeNet};
+use crate::fake::{Access, Carrier, FakeHost, FakeNet};
 
 /// The error as a person reads it.
 fn shown(error: &HostError) -> String {
@@ -364,6 +364,55 @@ async fn a_node_that_refuses_commands_cannot_be_asked() {
     hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
     hint: or install Docker's command line on the node: then that carries the connections
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
+    class: Host
+    ");
+}
+
+#[tokio::test]
+async fn too_few_sessions_for_programs_that_carry_streams() {
+    let fake = FakeHost::new();
+    fake.faults(|faults| {
+        faults.access = Access::NoForwarding;
+        faults.carrier = Carrier::User;
+        faults.max_sessions = Some(1);
+    });
+    let host = fake.connect().await.unwrap();
+    host.containers().await.expect("one at a time");
+    fake.faults(|faults| faults.shell_hangs = true);
+    let hangs = host.exec("true", Duration::from_secs(60));
+    let asked = async {
+        // That stream to Docker is kept for a moment.
+        while fake
+            .executed()
+            .last()
+            .is_none_or(|script| !script.contains("true\n}"))
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        host.containers().await.unwrap_err()
+    };
+    let error = tokio::select! {
+        error = asked => error,
+        _ = hangs => panic!("it hangs"),
+    };
+    insta::assert_snapshot!(shown(&error), @"
+    sshd on node `n1` (10.0.0.2) does not forward what is needed, and `MaxSessions 1` is too few for programs that carry it instead
+    hint: set `MaxSessions 3` or more in sshd_config on the node
+    hint: or let it forward: `AllowTcpForwarding yes` and `AllowStreamLocalForwarding yes`, with the user in group `docker`; then one session at a time is enough
+    class: Host
+    ");
+}
+
+#[tokio::test]
+async fn a_node_without_sessions() {
+    let fake = FakeHost::new();
+    fake.faults(|faults| faults.max_sessions = Some(0));
+    let host = fake.connect().await.unwrap();
+    let error = host.exec("true", Duration::from_secs(5)).await.unwrap_err();
+    insta::assert_snapshot!(shown(&error), @"
+    cannot run a command on node `n1` (10.0.0.2)
+      caused by: Failed to open channel (ConnectFailed)
+    hint: does sshd on the node let `rke` run commands? `sudo sshd -T | grep -i -e maxsessions -e forcecommand` tells
     class: Host
     ");
 }

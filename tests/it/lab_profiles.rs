@@ -88,3 +88,14 @@ fn an_sshd_that_forwards_nothing() {
 fn a_docker_that_is_left_to_sudo() {
     goes_through("sudo-only", Profile::SudoOnly);
 }
+
+/// One session at a time: commands wait for one another, and Docker is reached without one.
+#[test]
+fn an_sshd_that_allows_one_session() {
+    goes_through("one-session", Profile::MaxSessions1);
+}
+
+#[test]
+fn a_server_that_is_hardened() {
+    goes_through("hardened", Profile::Hardened);
+}

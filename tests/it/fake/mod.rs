@@ -115,6 +115,8 @@ pub(crate) struct Faults {
     pub(crate) only_certificates: bool,
     /// sshd takes the key and wants a code besides.
     pub(crate) second_factor: bool,
+    /// How many sessions sshd allows at once, if not as many as by default.
+    pub(crate) max_sessions: Option<usize>,
     /// sshd runs no commands.
     pub(crate) refuse_exec: bool,
     /// How Docker is reached.

@@ -128,7 +128,7 @@ impl server::Handler for Handler {
         _: &mut Session,
     ) -> Result<(), Self::Error> {
         self.begin().await;
-        if *lock(&self.open) == MAX_SESSIONS {
+        if *lock(&self.open) >= self.host.fault().max_sessions.unwrap_or(MAX_SESSIONS) {
             reply.reject(ChannelOpenFailure::ConnectFailed).await;
             return Ok(());
         }

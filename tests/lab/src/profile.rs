@@ -22,6 +22,13 @@ pub enum Profile {
     Odd,
     /// As plain, with `AllowTcpForwarding no` in sshd: sockets are forwarded, ports are not.
     NoPortForwarding,
+    /// As plain, with `MaxSessions 1` in sshd.
+    #[value(name = "max-sessions-1")]
+    #[serde(rename = "max-sessions-1")]
+    MaxSessions1,
+    /// As plain, hardened as guides tell it: sshd shows a banner before the login, others' processes are hidden, nothing
+    /// in `/tmp` can be executed, and what is created is for its owner alone.
+    Hardened,
     /// As plain, with a containerd that is started with a configuration and a folder of its own.
     ContainerdWords,
     /// As plain, with a containerd of the next major release, as Docker's own packages bring it today:
@@ -39,6 +46,16 @@ const PROXY: &str = "http://proxy.lab:3128";
 
 /// What some people's shells say, with a line as a survey might have it.
 const PRINTING: &str = "echo 'Welcome to this server!'\necho '@@end'\necho 'mind the gap' >&2\n";
+
+/// What sshd shows to all who come.
+const BANNER: &str = "****************************************\n* Authorised use only. All is logged. *\n\
+                      ****************************************\n";
+
+/// What lines of `/etc/fstab` do on a server.
+const HARDENED: &str = "[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nBefore=sysinit.target\n\
+                        [Service]\nType=oneshot\nRemainAfterExit=yes\n\
+                        ExecStart=mount -o remount,hidepid=2 /proc\n\
+                        ExecStart=mount -t tmpfs -o noexec,nosuid,nodev,mode=1777 tmpfs /tmp\n";
 
 /// A configuration that is not where containerd looks for one.
 const OWN_CONTAINERD: &str = "version = 2\n\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  \
@@ -62,6 +79,8 @@ impl Profile {
             Self::SudoOnly => "sudo-only",
             Self::Odd => "odd",
             Self::NoPortForwarding => "no-port-forwarding",
+            Self::MaxSessions1 => "max-sessions-1",
+            Self::Hardened => "hardened",
             Self::ContainerdWords => "containerd-words",
             Self::Containerd2 => "containerd-2",
         }
@@ -76,6 +95,8 @@ impl Profile {
             | Self::NoForwarding
             | Self::Odd
             | Self::NoPortForwarding
+            | Self::MaxSessions1
+            | Self::Hardened
             | Self::ContainerdWords
             | Self::Containerd2 => "docker",
         }
@@ -134,6 +155,25 @@ impl Profile {
                 0o644,
                 "AllowTcpForwarding no\nAllowStreamLocalForwarding yes\n",
             )],
+            Self::MaxSessions1 => {
+                vec![("etc/ssh/sshd_config.d/lab.conf", 0o644, "MaxSessions 1\n")]
+            }
+            Self::Hardened => vec![
+                (
+                    "etc/ssh/sshd_config.d/lab.conf",
+                    0o644,
+                    "Banner /etc/issue.net\n",
+                ),
+                ("etc/issue.net", 0o644, BANNER),
+                ("home/lab/.bashrc", 0o644, "umask 077\n"),
+                ("root/.bashrc", 0o644, "umask 077\n"),
+                ("etc/systemd/system/hardened.service", 0o644, HARDENED),
+                (
+                    "etc/systemd/system/sysinit.target.d/hardened.conf",
+                    0o644,
+                    "[Unit]\nWants=hardened.service\n",
+                ),
+            ],
             Self::Containerd2 => vec![("etc/containerd/config.toml", 0o644, CONTAINERD_2)],
             Self::ContainerdWords => vec![
                 ("etc/containerd/own.toml", 0o644, OWN_CONTAINERD),
