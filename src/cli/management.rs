@@ -10,7 +10,10 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::report::{CliError, Failure};
+use super::{
+    proxy,
+    report::{CliError, Failure},
+};
 use crate::{
     api,
     error::{ErrorClass, Explain, with_causes},
@@ -27,6 +30,9 @@ const PAGES: usize = 200;
 /// How often a list begins again whose pages were outrun by changes.
 const BEGINNINGS: usize = 3;
 
+/// The API server, as a pod of the cluster calls it: no proxy leads there.
+const IN_CLUSTER: &str = "kubernetes.default.svc";
+
 /// A connection to it.
 pub(super) struct Management {
     pub(super) client: Client,
@@ -40,7 +46,7 @@ pub(super) async fn client(
     context: Option<&str>,
 ) -> Result<(Client, String), String> {
     let told = |error: &(dyn std::error::Error + 'static)| with_causes(error);
-    let config = if kubeconfig.is_none() && context.is_none() {
+    let mut config = if kubeconfig.is_none() && context.is_none() {
         kube::Config::infer().await.map_err(|error| told(&error))?
     } else {
         let read = kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
@@ -52,7 +58,20 @@ pub(super) async fn client(
         let config = kube::Config::from_custom_kubeconfig(read, &options).await;
         config.map_err(|error| told(&error))?
     };
-    let url = config.cluster_url.to_string();
+    if !proxy::is_of_kubeconfig(config.proxy_url.as_ref())
+        && config.cluster_url.host() != Some(IN_CLUSTER)
+    {
+        // kube looks for the proxy itself in `NO_PROXY`, and not for the server.
+        config.proxy_url = proxy::of(&config.cluster_url);
+    }
+    let mut url = config.cluster_url.to_string();
+    if let Some(proxy) = &config.proxy_url {
+        url = format!(
+            "{} through the proxy {}",
+            url.trim_end_matches('/'),
+            proxy::shown(proxy)
+        );
+    }
     let client = Client::try_from(config).map_err(|error| told(&error))?;
     Ok((client, url))
 }

@@ -5,7 +5,7 @@ use http::{Request, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 
-use super::sources::read_at_most;
+use super::{proxy, sources::read_at_most};
 use crate::config::Refusal;
 
 /// The definitions of the largest projects have some megabytes.
@@ -106,15 +106,17 @@ async fn once(place: &str) -> Result<Answer, String> {
     let request = Request::get(path)
         .body(Body::empty())
         .map_err(|error| error.to_string())?;
-    let client = server
-        .parse()
-        .map(kube::Config::new)
-        .map_err(|error| format!("{error}"))
-        .and_then(|config| {
-            kube::Client::try_from(config).map_err(|error| crate::error::with_causes(&error))
-        })?;
+    let to: Uri = server.parse().map_err(|error| format!("{error}"))?;
+    let proxy = proxy::of(&to);
+    let through = proxy.as_ref().map(proxy::shown);
+    let through = through.map_or_else(String::new, |proxy| format!(" (through the proxy {proxy})"));
+    let mut config = kube::Config::new(to);
+    config.proxy_url = proxy;
+    let client = kube::Client::try_from(config);
+    let client = client.map_err(|error| crate::error::with_causes(&error))?;
     let response = client.send(request).await;
-    let response = response.map_err(|error| crate::error::with_causes(&error))?;
+    let response =
+        response.map_err(|error| format!("{}{through}", crate::error::with_causes(&error)))?;
     let status = response.status();
     if status.is_redirection() {
         let next = response.headers().get(header::LOCATION);

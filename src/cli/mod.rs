@@ -33,6 +33,7 @@ mod plan;
 mod print;
 pub mod prompt;
 mod recover;
+mod proxy;
 pub mod reference;
 mod remove;
 pub mod report;

@@ -2,15 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use kube::{
-    Client,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use serde::Serialize;
 
 use super::{
     args::{Output, Version},
-    print,
+    management, print,
     report::CliError,
     session::{STOPPED, Session, kubeconfig_beside},
 };
@@ -69,15 +65,8 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Cli
 }
 
 async fn server(file: &Path) -> Result<String, String> {
-    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| with_causes(&error))?;
-    let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|error| with_causes(&error))?;
-    let client = Client::try_from(config).map_err(|error| with_causes(&error))?;
-    let info = client
-        .apiserver_version()
-        .await
-        .map_err(|error| with_causes(&error))?;
+    let (client, _) = management::client(Some(file), None).await?;
+    let info = client.apiserver_version().await;
+    let info = info.map_err(|error| with_causes(&error))?;
     Ok(info.git_version)
 }

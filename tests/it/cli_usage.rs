@@ -1,8 +1,14 @@
 //! The command line without any node: usage, versions, definitions, the reference pages.
 
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    thread,
+};
+
 use insta::assert_snapshot;
 
-use crate::cli_support::Context;
+use crate::cli_support::{Context, Ran};
 
 #[test]
 fn a_wrong_flag_is_the_users_turn() {
@@ -47,6 +53,42 @@ fn version_does_not_hang_on_a_cluster_that_is_gone() {
         ran.stderr
             .starts_with("warning: the cluster of `kube_config_cluster.yml`"),
         "{ran}"
+    );
+}
+
+/// kubectl goes the same way.
+#[test]
+fn an_api_server_is_reached_through_the_proxy_of_the_environment() {
+    let context = Context::new();
+    let elsewhere = DEAD.replace("127.0.0.1:1", "kubernetes.invalid:6443");
+    context.write("kube_config_cluster.yml", &elsewhere);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let through = |variables: &[(&str, &str)]| {
+        let mut command = context.command(&["version"]);
+        command
+            .env("HTTPS_PROXY", &proxy)
+            .envs(variables.iter().copied());
+        Ran::from(&context, command.output().unwrap())
+    };
+    let asked = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        (&stream)
+            .write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            .unwrap();
+        line
+    });
+    // It goes around the proxy, and there is no such host.
+    let around = through(&[("NO_PROXY", ".invalid")]);
+    assert!(!asked.is_finished(), "{around}");
+    assert_eq!(around.code, Some(0));
+    let ran = through(&[]);
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(
+        asked.join().unwrap(),
+        "CONNECT kubernetes.invalid:6443 HTTP/1.1\r\n"
     );
 }
 
