@@ -66,7 +66,7 @@ async fn of_nodes(
 ) -> Result<Vec<CertificateStatus>, CliError> {
     // Without a state there are no certificates to tell of, whatever lies on nodes.
     state(environment).await?;
-    let intent = intent::load(&args.config.config, session)?;
+    let intent = intent::load(&args.config.config, session).await?;
     let (seen, served) = if args.served {
         inspect_served(&intent, environment).await?
     } else {

@@ -58,9 +58,9 @@ fn folder_of(folder: &Path) -> Result<GivenFiles, CliError> {
 }
 
 /// `cert generate-csr`.
-pub(super) fn generate(args: &GenerateCsr, session: &Session) -> Result<u8, CliError> {
+pub(super) async fn generate(args: &GenerateCsr, session: &Session) -> Result<u8, CliError> {
     let config = &args.config.config;
-    let intent = intent::load(config, session)?;
+    let intent = intent::load(config, session).await?;
     let folder = args.cert_dir.clone().unwrap_or_else(|| beside(config));
     let failed = |path: &Path| {
         let what = format!("`{}`", path.display());

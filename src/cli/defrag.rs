@@ -12,7 +12,7 @@ use crate::{converge, etcd::defrag::Shrunk};
 /// Runs it.
 pub(super) async fn defrag(args: &Defrag, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
+    let intent = intent::load(file, session).await?;
     let opening = Opening::to_change(&args.trust);
     let (environment, saved) = owner::open(file, opening, session).await?;
     let told = |member: &Shrunk| {

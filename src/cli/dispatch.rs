@@ -47,7 +47,7 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
                     log.display()
                 ));
             }
-            error.class().exit_code()
+            error.exit_code()
         }
     }
 }
@@ -83,7 +83,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             let result = Box::pin(cert_rotate::rotate(args, session)).await;
             ended(args.output, result)
         }
-        Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session),
+        Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session).await,
         Command::Encrypt(Encrypt::RotateKey(args)) => {
             let result = Box::pin(rotate_key::rotate(args, session)).await;
             ended(args.output, result)

@@ -36,7 +36,7 @@ struct Shown<'a> {
 /// Runs it.
 pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let loaded = intent::load_whole(file, session)?;
+    let loaded = intent::load_whole(file, session).await?;
     let opening = opening(args.accept_new_host_keys);
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::LastSnapshot,
     apply::remote::OverSsh,
-    config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
+    config::{Agent, Credential, Refusal, SSH_AGENT, Sources, has_passphrase},
     desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
@@ -95,6 +95,7 @@ pub(super) fn open(
         kubeconfig: Arc::new(FileKubeconfig::beside(config)),
         key_ring: Arc::new(KeyFiles {
             config: config.to_owned(),
+            session: session.clone(),
         }),
         recover: opening.recover,
         accept_etcd: opening.accept_etcd,
@@ -150,6 +151,7 @@ fn policy(opening: &Opening, session: &Session) -> Policy {
 struct KeyFiles {
     /// Paths begin where it is.
     config: PathBuf,
+    session: Session,
 }
 
 impl KeyRing for KeyFiles {
@@ -159,7 +161,14 @@ impl KeyRing for KeyFiles {
         certificate: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Credential, String>> {
         async move {
-            let sources = FileSources::default().next_to(&self.config);
+            let Session {
+                passphrases,
+                prompt,
+                ..
+            } = &self.session;
+            let sources = FileSources::default()
+                .next_to(&self.config)
+                .with_passphrases(Arc::clone(passphrases));
             let told = |refusal: Refusal| refusal.message;
             if source == SSH_AGENT {
                 let agent = sources.agent().map_err(told)?;
@@ -171,7 +180,13 @@ impl KeyRing for KeyFiles {
                     "there is no SSH agent: the variable `SSH_AUTH_SOCK` is not set".to_owned()
                 });
             }
-            let key = sources.key_at(source).map_err(told)?;
+            let mut key = sources.key_at(source).map_err(told)?;
+            if has_passphrase(&key.pem) {
+                sources.wants_passphrase(&key);
+                if let Ok(true) = passphrases.ask(prompt).await {
+                    key = sources.key_at(source).map_err(told)?;
+                }
+            }
             // One that stood in the config itself is gone with it; sshd may do without.
             let certificate = certificate.filter(|source| *source != "ssh_cert");
             let certificate = certificate.map(|path| sources.certificate_at(path).map_err(told));

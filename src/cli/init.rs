@@ -42,7 +42,12 @@ pub(super) async fn init(args: &Init, session: &Session) -> Result<u8, CliError>
         return Err(InitError::Terminal.into());
     }
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
+    // The operator gets the key as it is in the file: no passphrase is asked for.
+    let reading = Session {
+        prompt: session.prompt.without_person(),
+        ..session.clone()
+    };
+    let intent = intent::load(file, &reading).await?;
     let environment = environment::open(file, super::status::opening(false), session)?;
     rke_state::refuse(file, &environment).await?;
     let saved = kubeconfig::state(&environment).await?;

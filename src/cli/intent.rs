@@ -1,6 +1,6 @@
 //! From the config file to the intent, with every problem at its line.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use super::{
     output::{Paint, lines::count},
@@ -22,15 +22,15 @@ pub(super) struct Loaded {
 }
 
 /// Reads, validates and resolves the config. Warnings are shown.
-pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
-    let (text, loaded) = read(file, session)?;
+pub(super) async fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
+    let (text, loaded) = read(file, session).await?;
     show(file, &text, &loaded.warnings, session);
     Ok(loaded.intent)
 }
 
 /// As [`load`], and says where nodes are given no program that the config asks for.
-pub(super) fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
-    let (text, loaded) = read(file, session)?;
+pub(super) async fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
+    let (text, loaded) = read(file, session).await?;
     show(file, &text, &loaded.warnings, session);
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
         session.screen.warn(&format!("{NO_PROGRAM}\n"));
@@ -49,7 +49,7 @@ pub(super) fn own_program() -> Result<Option<AgentProgram>, CliError> {
     snapshots::own_program().map_err(|source| Failure::OwnProgram { source }.into())
 }
 
-fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
+async fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
     let text = read_at_most(MAX_BYTES, file).map_err(|source| Failure::Config {
         path: file.to_owned(),
         source,
@@ -57,13 +57,27 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
     let paint = session.screen.paint();
     let sources = FileSources::default()
         .next_to(file)
-        .with_agent(session.ssh_agent);
+        .with_agent(session.ssh_agent)
+        .with_passphrases(Arc::clone(&session.passphrases));
     let Resolved {
         mut intent,
         warnings,
-    } = RkeConfig::parse(&text)
-        .and_then(|config| Intent::from_config(&config, &sources))
-        .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
+    } = loop {
+        let read =
+            RkeConfig::parse(&text).and_then(|config| Intent::from_config(&config, &sources));
+        match read {
+            Ok(resolved) => break resolved,
+            Err(problems) if !session.passphrases.ask(&session.prompt).await? => {
+                return Err(not_valid(
+                    &file.display().to_string(),
+                    &text,
+                    problems,
+                    paint,
+                ));
+            }
+            Err(_) => {}
+        }
+    };
     desired::check(&intent)?;
     if intent.services.snapshots.is_some() || intent.services.snapshot_bucket.is_some() {
         intent.agent = own_program()?;

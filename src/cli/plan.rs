@@ -38,7 +38,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         remove::known(&environment).await?;
         remove::intent_unless_saved(file, &environment, session).await?
     } else {
-        Some(intent::load_whole(file, session)?.intent)
+        Some(intent::load_whole(file, session).await?.intent)
     };
     let survey = async {
         match &intent {

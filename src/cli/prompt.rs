@@ -4,12 +4,13 @@
 use std::{io::IsTerminal, sync::Arc};
 
 use futures::future::BoxFuture;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::output::Screen;
 use crate::{
     apply::stop::Stop,
     converge::{Consent, Declined},
-    model::Endpoint,
+    model::{Endpoint, Secret},
     plan::{Plan, disruptions, disruptive_steps},
 };
 
@@ -17,6 +18,11 @@ use crate::{
 pub trait Answerer: Send + Sync {
     /// The next line they type; `None` when they are gone.
     fn answer(&self) -> BoxFuture<'_, Option<String>>;
+
+    /// Keeps what they type off the screen, until the value is dropped.
+    fn hide(&self) -> Option<Hidden> {
+        None
+    }
 }
 
 /// The person at stdin.
@@ -34,6 +40,23 @@ impl Answerer for Stdin {
             .ok()
             .flatten()
         })
+    }
+
+    fn hide(&self) -> Option<Hidden> {
+        let shown = tcgetattr(std::io::stdin()).ok()?;
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(std::io::stdin(), OptionalActions::Flush, &hidden).ok()?;
+        Some(Hidden(shown))
+    }
+}
+
+/// A terminal that does not show what is typed.
+pub struct Hidden(Termios);
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
     }
 }
 
@@ -62,6 +85,14 @@ impl Prompt {
         }
     }
 
+    /// The same, where none can be asked.
+    pub fn without_person(&self) -> Self {
+        Self {
+            person: None,
+            ..self.clone()
+        }
+    }
+
     /// True when a person can be asked.
     pub fn is_interactive(&self) -> bool {
         self.person.is_some()
@@ -77,6 +108,28 @@ impl Prompt {
             answer = person.answer() => answer,
         };
         answer.map(|line| line.trim().to_owned())
+    }
+
+    /// What they type, without its line break, and without showing it. `None` without a person, where it cannot be hidden,
+    /// or when they leave or stop us.
+    pub async fn secret(&self, question: &str) -> Option<Secret<String>> {
+        let person = self.person.as_ref()?;
+        let open = self.screen.question(question);
+        let hidden = person.hide();
+        let answer = tokio::select! {
+            biased;
+            _ = self.stop.stopped() => None,
+            answer = person.answer() => answer,
+        };
+        drop((hidden, open));
+        // Enter was not shown either.
+        self.screen.log_line("\n");
+        answer.map(|line| line.trim_end_matches(['\r', '\n']).to_owned().into())
+    }
+
+    /// True once Ctrl-C or SIGTERM asked for the end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.cause().is_some()
     }
 
     /// A text; the default where nothing is typed. `None` when the person leaves.

@@ -136,8 +136,9 @@ pub(super) async fn intent_unless_saved(
     environment: &Environment,
     session: &Session,
 ) -> Result<Option<Intent>, CliError> {
-    let error = match intent::load(file, session) {
+    let error = match intent::load(file, session).await {
         Ok(intent) => return Ok(Some(intent)),
+        Err(CliError::Stopped) => return Err(CliError::Stopped),
         Err(error) => error,
     };
     match environment.store.load().await? {

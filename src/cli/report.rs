@@ -3,9 +3,12 @@
 
 use std::{borrow::Cow, fmt::Write, path::PathBuf};
 
-use super::output::{
-    Paint,
-    json::{Ended, ShownProblem},
+use super::{
+    output::{
+        Paint,
+        json::{Ended, ShownProblem},
+    },
+    session::STOPPED,
 };
 use crate::{
     config::Problems,
@@ -25,6 +28,8 @@ pub enum CliError {
     },
     /// Anything that explains itself.
     Error(Box<dyn Explain + Send + Sync>),
+    /// Ctrl-C or SIGTERM, before anything was begun.
+    Stopped,
 }
 
 impl<E: Explain + Send + Sync + 'static> From<E> for CliError {
@@ -39,6 +44,7 @@ impl CliError {
         match self {
             Self::Config { shown, problems: _ } => shown.clone(),
             Self::Error(error) => render(&**error, paint),
+            Self::Stopped => "stopped; nothing was changed".to_owned(),
         }
     }
 
@@ -49,6 +55,7 @@ impl CliError {
                 (problems, problems.iter().map(ShownProblem::from).collect())
             }
             Self::Error(error) => (&**error, Vec::new()),
+            Self::Stopped => return Ended::Stopped,
         };
         Ended::Failed {
             message: error.to_string(),
@@ -59,11 +66,12 @@ impl CliError {
         }
     }
 
-    /// Who has to act.
-    pub fn class(&self) -> ErrorClass {
+    /// With which code the process ends.
+    pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config { shown: _, problems } => problems.class(),
-            Self::Error(error) => error.class(),
+            Self::Config { shown: _, problems } => problems.class().exit_code(),
+            Self::Error(error) => error.class().exit_code(),
+            Self::Stopped => STOPPED,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{output::Screen, prompt::Prompt};
+use super::{output::Screen, passphrase::Passphrases, prompt::Prompt};
 use crate::{apply::stop::Stop, host::Awaited};
 
 /// The exit code of a command that Ctrl-C or SIGTERM ended (128 + SIGINT).
@@ -54,6 +54,8 @@ pub struct Session {
     pub awaited: Awaited,
     /// Nodes are logged in to with the SSH agent, whatever the config says.
     pub ssh_agent: bool,
+    /// Private keys with a passphrase.
+    pub passphrases: Arc<Passphrases>,
 }
 
 impl Session {
@@ -67,6 +69,7 @@ impl Session {
             in_flight: Arc::default(),
             awaited: Awaited::default(),
             ssh_agent: false,
+            passphrases: Arc::default(),
         }
     }
 }

@@ -88,7 +88,7 @@ fn said(node: &NodeName, saved: &SavedOnce) -> String {
 /// tells.
 pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
+    let intent = intent::load(file, session).await?;
     let wanted = bucket(&args.s3, &intent)?;
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;

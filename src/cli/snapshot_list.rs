@@ -94,7 +94,7 @@ pub fn bucket(nodes: &BTreeMap<NodeName, OnNode>) -> Option<InBucket> {
 /// Runs it.
 pub(super) async fn list(args: &EtcdLook, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
+    let intent = intent::load(file, session).await?;
     if intent.etcd.external().is_some() {
         return Err(RestoreError::ExternalEtcd.into());
     }

@@ -38,7 +38,7 @@ pub(super) async fn named(
     session: &Session,
 ) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
+    let intent = intent::load(file, session).await?;
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
     let asked = (doing, &args.name);

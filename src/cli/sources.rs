@@ -9,9 +9,10 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use super::manifests;
+use super::{manifests, passphrase::Passphrases};
 use crate::config::{Certificate, DefaultKey, Refusal, Sources, SshKey, has_passphrase};
 
 /// The keys that are looked for when a config names none: RKE's own, then ssh's others.
@@ -46,6 +47,7 @@ pub(super) struct FileSources {
     /// A flag says that it is used.
     wants_agent: bool,
     user: Option<String>,
+    passphrases: Arc<Passphrases>,
 }
 
 impl Default for FileSources {
@@ -64,6 +66,7 @@ impl FileSources {
             agent: variable("SSH_AUTH_SOCK").map(PathBuf::from),
             wants_agent: false,
             user: variable("USER").or_else(|| variable("LOGNAME")),
+            passphrases: Arc::default(),
         }
     }
 
@@ -77,6 +80,14 @@ impl FileSources {
     pub(super) fn with_agent(self, wants_agent: bool) -> Self {
         Self {
             wants_agent,
+            ..self
+        }
+    }
+
+    /// With keys whose passphrases were typed.
+    pub(super) fn with_passphrases(self, passphrases: Arc<Passphrases>) -> Self {
+        Self {
+            passphrases,
             ..self
         }
     }
@@ -112,7 +123,10 @@ impl FileSources {
             .map_err(|refusal| (io::ErrorKind::NotFound, refusal))?;
         match read_at_most(MAX_KEY_BYTES, &file) {
             Ok(pem) => Ok(SshKey {
-                pem: pem.into(),
+                pem: self
+                    .passphrases
+                    .unlocked(&file)
+                    .unwrap_or_else(|| pem.into()),
                 source: path.to_owned(),
             }),
             Err(error) => Err((error.kind(), refusal(path, &error))),
@@ -175,6 +189,12 @@ impl Sources for FileSources {
 
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.read(path).map_err(|(_, refusal)| refusal)
+    }
+
+    fn wants_passphrase(&self, key: &SshKey) {
+        if let Ok(file) = self.key_file(&key.source) {
+            self.passphrases.wants(file, &key.source, &key.pem);
+        }
     }
 
     /// As ssh does for an agent's keys: `FILE.pub`, or `FILE` itself where that is the public half.
@@ -280,6 +300,7 @@ mod tests {
             agent: None,
             wants_agent: false,
             user: None,
+            passphrases: Arc::default(),
         }
     }
 

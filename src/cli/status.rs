@@ -33,7 +33,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(super) async fn status(args: &Args, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
     if let Some(seconds) = args.watch {
-        let intent = intent::load(file, session)?;
+        let intent = intent::load(file, session).await?;
         let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
         let every = Duration::from_secs(seconds.into());
         return tokio::select! {
@@ -94,7 +94,7 @@ pub(super) async fn look(
     accept_new_host_keys: bool,
     session: &Session,
 ) -> Result<Option<Status>, CliError> {
-    let intent = intent::load(file, session)?;
+    let intent = intent::load(file, session).await?;
     let environment = environment::open(file, opening(accept_new_host_keys), session)?;
     let seen = tokio::select! {
         biased;

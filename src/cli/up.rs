@@ -36,7 +36,7 @@ use crate::{
 pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session)?.intent;
+    let intent = intent::load_whole(file, session).await?.intent;
     let opening = Opening {
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),

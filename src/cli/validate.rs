@@ -34,7 +34,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
         return doctor::doctor(&args, session).await;
     }
     let file = &args.config.config;
-    let Loaded { intent, warnings } = intent::load_whole(file, session)?;
+    let Loaded { intent, warnings } = intent::load_whole(file, session).await?;
     let nodes = intent.nodes.len();
     match args.output {
         Output::Text => print::data(&format!(

@@ -92,6 +92,9 @@ pub trait Sources {
 
     /// Whether a key may stand in the config itself (`ssh_key`).
     fn allows_inline_key(&self) -> Result<(), Refusal>;
+
+    /// The key of a file that would log in has a passphrase: a person may be asked for it, and the config be read again.
+    fn wants_passphrase(&self, _key: &SshKey) {}
 }
 
 /// The operator's: one key out of one Secret for every node, no files, no keys in the object.

@@ -1,4 +1,4 @@
-//! What logs in to a node or the bastion: a private key, its certificate, or an SSH agent.
+//! What logs in to a node or a bastion: a private key, its certificate, or an SSH agent.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -57,7 +57,11 @@ impl<'a> Keys<'a> {
             values::text(&self.root.get(name), found);
         }
         values::flag(&self.root.get("ssh_agent_auth"), found);
-        values::flag(&self.root.get("bastion_host").get("ssh_agent_auth"), found);
+        let bastion = self.root.get("bastion_host");
+        let way = bastion.get("through").items();
+        for at in way.iter().chain([&bastion]) {
+            values::flag(&at.get("ssh_agent_auth"), found);
+        }
     }
 
     /// As RKE: the agent where the top level says so, else the node's text, the node's path, the
@@ -166,7 +170,7 @@ impl<'a> Keys<'a> {
         }
         let before = found.problems.len();
         let default = match self.sources.default_key() {
-            Ok(DefaultKey::Key(key)) => validated(key, at, found).map(DefaultKey::Key),
+            Ok(DefaultKey::Key(key)) => self.of_file(key, at, found).map(DefaultKey::Key),
             Ok(DefaultKey::Agent(socket)) => Some(DefaultKey::Agent(socket)),
             Err(refusal) => {
                 found.problem(refused(at, refusal));
@@ -205,7 +209,7 @@ impl<'a> Keys<'a> {
         }
         self.elsewhere(at, path, found);
         let key = match self.sources.key_at(path) {
-            Ok(key) => validated(key, at, found),
+            Ok(key) => self.of_file(key, at, found),
             Err(refusal) => {
                 found.problem(refused(at, refusal));
                 None
@@ -213,6 +217,13 @@ impl<'a> Keys<'a> {
         };
         self.by_path.insert(path.to_owned(), key.clone());
         key
+    }
+
+    fn of_file(&self, key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
+        if has_passphrase(&key.pem) {
+            self.sources.wants_passphrase(&key);
+        }
+        validated(key, at, found)
     }
 
     /// It works from one directory and not from another.
@@ -322,7 +333,7 @@ fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> 
         ),
         Kind::Encrypted => (
             "this private key has a passphrase",
-            "use a key without one; at a terminal an SSH agent can hold it (`ssh-add FILE`, and `ssh_agent_auth: true`)",
+            "at a terminal you are asked for it; elsewhere an SSH agent can hold the key (`ssh-add FILE`, and `ssh_agent_auth: true`), or use one without a passphrase",
         ),
         Kind::Broken => (
             "this private key is damaged, or of a kind that is not supported",
