@@ -125,7 +125,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 15;
+pub const SCHEMA: u32 = 16;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

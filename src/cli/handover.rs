@@ -9,7 +9,7 @@ use serde_saphyr::SerializeError;
 use crate::{
     api::{CLUSTERS, GROUP, TAKE_OVER, VERSION},
     model::Secret,
-    state::{BastionEntry, ClusterState, InventoryEntry, OperatorMemory, secret::SecretStore},
+    state::{ClusterState, InventoryEntry, OperatorMemory, secret::SecretStore},
 };
 
 /// What the objects are made of.
@@ -114,17 +114,12 @@ impl Handover<'_> {
             let InventoryEntry {
                 key_source,
                 certificate_source,
-                bastion,
+                bastions,
                 ..
             } = entry;
             login(key_source, certificate_source);
-            if let Some(BastionEntry {
-                key_source,
-                certificate_source,
-                ..
-            }) = bastion
-            {
-                login(key_source, certificate_source);
+            for bastion in bastions {
+                login(&mut bastion.key_source, &mut bastion.certificate_source);
             }
         }
         state.memory = OperatorMemory {

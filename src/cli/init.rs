@@ -98,10 +98,10 @@ fn named(name: &str) -> Result<(), InitError> {
     })
 }
 
-/// The one key with which every node and the bastion host are reached.
+/// The one key with which every node and bastion host is reached.
 fn the_key(intent: &Intent) -> Result<Secret<String>, InitError> {
     let nodes = intent.nodes.values().map(|node| &node.login);
-    let logins = nodes.chain(intent.bastion.iter().map(|bastion| &bastion.login));
+    let logins = nodes.chain(intent.bastions.iter().map(|bastion| &bastion.login));
     let mut found: Option<&Secret<String>> = None;
     let mut from = BTreeSet::new();
     let mut same = true;
@@ -179,13 +179,9 @@ impl Known {
             .map_err(|source| Failure::KnownHosts { source })?;
         let mut verified: Vec<(Endpoint, Vec<String>)> = Vec::new();
         let mut unknown = Vec::new();
-        let bastions = saved
-            .inventory
-            .values()
-            .filter_map(|entry| entry.bastion.as_ref());
         let of_bastion = |endpoint: &Endpoint| {
-            let mut entries = bastions.clone();
-            let entry = entries.find(|entry| entry.endpoint() == *endpoint);
+            let mut entries = saved.inventory.values();
+            let entry = entries.find_map(|entry| entry.bastion(endpoint));
             entry.map(|entry| entry.host_keys.clone())
         };
         let nodes = intent.nodes.iter().map(|(name, node)| {
@@ -193,9 +189,9 @@ impl Known {
             let entry = entry.filter(|entry| entry.endpoint == node.endpoint);
             (&node.endpoint, entry.map(|entry| entry.host_keys.clone()))
         });
-        let bastion = intent.bastion.iter();
-        let bastion = bastion.map(|bastion| (&bastion.endpoint, of_bastion(&bastion.endpoint)));
-        for (endpoint, keys) in nodes.chain(bastion) {
+        let bastions = intent.bastions.iter();
+        let bastions = bastions.map(|bastion| (&bastion.endpoint, of_bastion(&bastion.endpoint)));
+        for (endpoint, keys) in nodes.chain(bastions) {
             let mut keys = keys.unwrap_or_default();
             if keys.is_empty() {
                 keys = on_record.keys_of(endpoint);

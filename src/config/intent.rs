@@ -73,7 +73,7 @@ pub struct Login {
     pub docker_socket: String,
 }
 
-/// `bastion_host`: a machine through which every node is reached.
+/// `bastion_host`: a machine through which every node is reached, or one on the way to that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bastion {
     /// Where its sshd is.
@@ -250,8 +250,8 @@ pub struct Intent {
     pub version_given: bool,
     /// By node name.
     pub nodes: BTreeMap<NodeName, NodeIntent>,
-    /// `bastion_host`; `None`: the nodes are dialled directly.
-    pub bastion: Option<Bastion>,
+    /// `bastion_host`, after what it is reached through itself; empty: the nodes are dialled directly.
+    pub bastions: Vec<Bastion>,
     /// `private_registries`.
     pub registries: Registries,
     /// Every image, resolved.

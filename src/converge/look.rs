@@ -40,7 +40,7 @@ use crate::{
     plan,
     plan::Plan,
     snapshots::SnapshotTools,
-    state::{BastionEntry, ClusterState, InventoryEntry, Loaded, Membership},
+    state::{ClusterState, InventoryEntry, Loaded, Membership},
     status::{self, Served},
 };
 
@@ -715,11 +715,13 @@ pub(crate) async fn targets(
                 Ok(Target {
                     endpoint: node.endpoint.clone(),
                     login: node.login.clone(),
-                    bastion: intent.and_then(|intent| intent.bastion.clone()),
+                    bastions: intent
+                        .map(|intent| intent.bastions.clone())
+                        .unwrap_or_default(),
                     verified: verified(
                         saved.and_then(|saved| saved.inventory.get(name)),
                         &node.endpoint,
-                        intent.and_then(|intent| intent.bastion.as_ref()),
+                        intent.map(|intent| &*intent.bastions).unwrap_or_default(),
                     ),
                 }),
             )
@@ -736,22 +738,20 @@ pub(crate) async fn targets(
 }
 
 /// The host keys that the state has of a machine, and of the way to it. One that was given up may be another one by now.
-fn verified(
-    entry: Option<&InventoryEntry>,
-    endpoint: &Endpoint,
-    bastion: Option<&Bastion>,
-) -> Verified {
+fn verified(entry: Option<&InventoryEntry>, endpoint: &Endpoint, bastions: &[Bastion]) -> Verified {
     let Some(entry) = entry.filter(|entry| entry.membership != Membership::Lost) else {
         return Verified::default();
     };
     let host = (entry.endpoint == *endpoint).then(|| entry.host_keys.clone());
-    let same = |known: &&BastionEntry| bastion.is_some_and(|way| known.endpoint() == way.endpoint);
-    let known = entry.bastion.as_ref().filter(same);
+    let of_bastion = |bastion: &Bastion| {
+        let known = entry.bastion(&bastion.endpoint);
+        known
+            .map(|known| known.host_keys.clone())
+            .unwrap_or_default()
+    };
     Verified {
         host: host.unwrap_or_default(),
-        bastion: known
-            .map(|known| known.host_keys.clone())
-            .unwrap_or_default(),
+        bastions: bastions.iter().map(of_bastion).collect(),
     }
 }
 
@@ -765,7 +765,7 @@ async fn from_inventory(
         user,
         key_source,
         certificate_source,
-        bastion,
+        bastions: way,
         docker_socket,
         roles: _,
         machine_id: _,
@@ -792,21 +792,19 @@ async fn from_inventory(
         key_source: key_source.clone(),
         docker_socket: docker_socket.clone(),
     };
-    let bastion = match bastion {
-        None => None,
-        Some(entry) => {
-            let credential = keys
-                .credential(&entry.key_source, entry.certificate_source.as_deref())
-                .await
-                .map_err(missing(format!("the bastion host `{}`", entry.address)))?;
-            Some(entry.to_bastion(credential))
-        }
-    };
-    let verified = verified(Some(entry), endpoint, bastion.as_ref());
+    let mut bastions = Vec::new();
+    for entry in way {
+        let credential = keys
+            .credential(&entry.key_source, entry.certificate_source.as_deref())
+            .await
+            .map_err(missing(format!("the bastion host `{}`", entry.address)))?;
+        bastions.push(entry.to_bastion(credential));
+    }
+    let verified = verified(Some(entry), endpoint, &bastions);
     Ok(Target {
         endpoint: endpoint.clone(),
         login,
-        bastion,
+        bastions,
         verified,
     })
 }

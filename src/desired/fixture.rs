@@ -73,7 +73,7 @@ pub(crate) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             .iter()
             .map(|(name, address, roles)| (NodeName::from(*name), node(address, roles)))
             .collect(),
-        bastion: None,
+        bastions: Vec::new(),
         images: Images {
             kubernetes: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
             etcd: "rancher/hardened-etcd:v3.6.7".to_owned(),

@@ -122,9 +122,9 @@ pub struct SystemFacts {
     /// The key by which its sshd was verified, as in `authorized_keys`.
     #[serde(default)]
     pub host_key: Option<String>,
-    /// That of the bastion through which it was reached.
+    /// Those of the bastions through which it was reached, in the order in which they were passed.
     #[serde(default)]
-    pub bastion_key: Option<String>,
+    pub bastion_keys: Vec<String>,
 }
 
 impl SystemFacts {

@@ -1,6 +1,6 @@
 //! The way to nodes that only a bastion host reaches: one connection to it for all of them, made
 //! when it is first needed and again when it is lost. Its host key is verified as theirs are; a
-//! node's name is looked up by the bastion.
+//! node's name is looked up by the bastion. A bastion host may be reached through another one.
 
 use std::{io, sync::Arc};
 
@@ -21,72 +21,118 @@ use crate::{
 /// The connection to one bastion host.
 pub(super) struct Jump {
     bastion: Bastion,
+    /// What it is reached through.
+    before: Option<Arc<Self>>,
     /// The keys by which it was verified before.
     verified: Vec<String>,
     state: Mutex<State>,
 }
 
+/// A connection to a bastion host.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) session: Arc<Session>,
+    /// The keys by which the hosts on the way were verified, and its own, in the order in which they are passed.
+    pub(super) keys: Vec<String>,
+}
+
 #[derive(Default)]
 struct State {
-    open: Option<Arc<Session>>,
+    open: Option<Way>,
     /// Why the last attempt failed, and when.
     failed: Option<(Instant, Arc<HostError>)>,
 }
 
 impl Jump {
-    pub(super) fn new(bastion: Bastion, verified: Vec<String>) -> Self {
+    pub(super) fn new(bastion: Bastion, verified: Vec<String>, before: Option<Arc<Self>>) -> Self {
         Self {
             bastion,
+            before,
             verified,
             state: Mutex::default(),
         }
     }
 
-    pub(super) const fn bastion(&self) -> &Bastion {
-        &self.bastion
+    /// Where it leads to.
+    pub(super) fn address(&self) -> &str {
+        &self.bastion.endpoint.address
+    }
+
+    /// True for the connection to that one, by the same way.
+    pub(super) fn leads_to(&self, bastion: &Bastion, before: Option<&Arc<Self>>) -> bool {
+        let same_way = match (&self.before, before) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        same_way && self.bastion == *bastion
     }
 
     /// The open connection, or a new one. Nodes that ask at the same time wait for one attempt and
     /// share how it ends.
-    pub(super) async fn session(
+    pub(super) async fn way(
         &self,
         node: &NodeName,
         keys: &dyn HostKeys,
         dial: &dyn Dial,
-    ) -> Result<Arc<Session>, Arc<HostError>> {
+    ) -> Result<Way, Arc<HostError>> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
-        if let Some(open) = state.open.as_ref().filter(|open| open.lost().is_none()) {
-            return Ok(Arc::clone(open));
+        let alive = |open: &&Way| open.session.lost().is_none();
+        if let Some(open) = state.open.as_ref().filter(alive) {
+            return Ok(open.clone());
         }
         if let Some((when, why)) = &state.failed
             && *when >= asked
         {
             return Err(Arc::clone(why));
         }
-        let Bastion { endpoint, login } = &self.bastion;
-        let at = Place {
-            node: node.clone(),
-            endpoint: endpoint.clone(),
-            user: login.user.clone(),
-            hop: Hop::Bastion,
-        };
-        let keys = Trust {
-            keys,
-            verified: &self.verified,
-        };
-        match Session::connect(at, login, &keys, dial).await {
-            Ok(session) => {
-                let session = Arc::new(session);
-                state.open = Some(Arc::clone(&session));
-                Ok(session)
+        match self.connect(node, keys, dial).await {
+            Ok(way) => {
+                state.open = Some(way.clone());
+                Ok(way)
             }
             Err(error) => {
-                let error = Arc::new(error);
                 state.failed = Some((Instant::now(), Arc::clone(&error)));
                 Err(error)
             }
         }
+    }
+
+    async fn connect(
+        &self,
+        node: &NodeName,
+        keys: &dyn HostKeys,
+        dial: &dyn Dial,
+    ) -> Result<Way, Arc<HostError>> {
+        let Bastion { endpoint, login } = &self.bastion;
+        let before = self.before.as_deref();
+        let at = Place {
+            node: node.clone(),
+            endpoint: endpoint.clone(),
+            user: login.user.clone(),
+            hop: Hop::Bastion(before.map(|before| before.address().to_owned())),
+        };
+        let trust = Trust {
+            keys,
+            verified: &self.verified,
+        };
+        let (session, mut keys) = match before {
+            None => (Session::connect(at, login, &trust, dial).await?, Vec::new()),
+            Some(before) => {
+                let Way { session, keys } = Box::pin(before.way(node, keys, dial)).await?;
+                let from = FromBastion {
+                    session,
+                    here: dial,
+                };
+                (Session::connect(at, login, &trust, &from).await?, keys)
+            }
+        };
+        keys.push(session.host_key().to_owned());
+        Ok(Way {
+            session: Arc::new(session),
+            keys,
+        })
     }
 }
 

@@ -30,15 +30,15 @@ pub enum Hop {
     Direct,
     /// To the node, through a connection to the bastion host at this address.
     Through(String),
-    /// To the bastion host, for this node among others.
-    Bastion,
+    /// To a bastion host, for this node among others; through the connection to another one at this address, if any.
+    Bastion(Option<String>),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Endpoint { address, port } = &self.endpoint;
         let is_named = match self.hop {
-            Hop::Bastion => {
+            Hop::Bastion(_) => {
                 write!(f, "the bastion host `{address}`")?;
                 true
             }
@@ -54,7 +54,7 @@ impl fmt::Display for Place {
         if *port != 22 {
             more.push(format!("port {port}"));
         }
-        if let Hop::Through(bastion) = &self.hop {
+        if let Hop::Through(bastion) | Hop::Bastion(Some(bastion)) = &self.hop {
             more.push(format!("through the bastion host {bastion}"));
         }
         if more.is_empty() {

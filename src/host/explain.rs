@@ -242,19 +242,21 @@ const NO_ALGORITHM: &str = "what ssh offers by default is offered here: let sshd
 
 fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
     let port = at.endpoint.port;
-    if matches!(at.hop, Hop::Through(_)) && kind == io::ErrorKind::PermissionDenied {
-        return vec![
-            "sshd on the bastion host may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user".into(),
-        ];
-    }
-    if matches!(at.hop, Hop::Through(_)) && kind == io::ErrorKind::ConnectionRefused {
-        return vec![
-            format!(
-                "the bastion host has no way to port {port} of `{}`: is sshd running there, and on that port?",
-                at.endpoint.address
-            )
-            .into(),
-        ];
+    if let Hop::Through(bastion) | Hop::Bastion(Some(bastion)) = &at.hop {
+        if kind == io::ErrorKind::PermissionDenied {
+            return vec![
+                format!("sshd on the bastion host {bastion} may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user").into(),
+            ];
+        }
+        if kind == io::ErrorKind::ConnectionRefused {
+            return vec![
+                format!(
+                    "the bastion host {bastion} has no way to port {port} of `{}`: is sshd running there, and on that port?",
+                    at.endpoint.address
+                )
+                .into(),
+            ];
+        }
     }
     let address = &at.endpoint.address;
     let hint = if kind == io::ErrorKind::ConnectionRefused {
@@ -374,7 +376,7 @@ fn refused(at: &Place, tried: &Tried, hung_up: bool) -> Vec<Cow<'static, str>> {
 const fn machine(at: &Place) -> &'static str {
     match at.hop {
         Hop::Direct | Hop::Through(_) => "the node",
-        Hop::Bastion => "the bastion host",
+        Hop::Bastion(_) => "the bastion host",
     }
 }
 

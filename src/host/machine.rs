@@ -29,7 +29,7 @@ pub struct Host {
     api: Arc<OnceCell<ApiVersion>>,
     way: Arc<OnceCell<docker::Way>>,
     socket: String,
-    pub(super) bastion_key: Option<String>,
+    pub(super) bastion_keys: Vec<String>,
 }
 
 impl fmt::Debug for Host {
@@ -88,7 +88,7 @@ impl Host {
             api,
             way,
             socket: login.docker_socket.clone(),
-            bastion_key: None,
+            bastion_keys: Vec::new(),
         })
     }
 
@@ -112,9 +112,9 @@ impl Host {
         self.session.host_key()
     }
 
-    /// That of the bastion host, where it was reached through one.
-    pub fn bastion_key(&self) -> Option<&str> {
-        self.bastion_key.as_deref()
+    /// Those of the bastion hosts through which it was reached, in the order in which they were passed.
+    pub fn bastion_keys(&self) -> &[String] {
+        &self.bastion_keys
     }
 
     /// False once the connection was lost; this host is of no use then.

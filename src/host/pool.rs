@@ -1,6 +1,6 @@
 //! The hosts of one run: each is dialled when it is first needed and kept until the run ends; a connection
-//! that died is dialled again. One SSH connection a node and run, and one to the bastion host where there is
-//! one. Of a large cluster 128 connections at most stay open that are not in use: a node that is needed later is
+//! that died is dialled again. One SSH connection a node and run, and one to each bastion host on the
+//! way. Of a large cluster 128 connections at most stay open that are not in use: a node that is needed later is
 //! dialled once more.
 
 use std::{
@@ -14,7 +14,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     Awaited, Dial, Hop, Host, HostError, HostKeys, Place, Stream, Trust,
-    bastion::{FromBastion, Jump},
+    bastion::{FromBastion, Jump, Way},
     machine::direct,
 };
 use crate::{
@@ -31,8 +31,8 @@ pub struct Target {
     pub endpoint: Endpoint,
     /// How to log in.
     pub login: Login,
-    /// Through which machine; `None`: directly.
-    pub bastion: Option<Bastion>,
+    /// Through which machines, in the order in which they are passed; none: directly.
+    pub bastions: Vec<Bastion>,
     /// The keys by which they were verified before.
     pub verified: Verified,
 }
@@ -42,8 +42,8 @@ pub struct Target {
 pub struct Verified {
     /// The host's.
     pub host: Vec<String>,
-    /// The bastion's.
-    pub bastion: Vec<String>,
+    /// Of each bastion.
+    pub bastions: Vec<Vec<String>>,
 }
 
 /// Where a host is and how to log in, or why that is not known.
@@ -132,10 +132,10 @@ fn leads_there(one: &ConnectionTarget, other: &ConnectionTarget) -> bool {
             let Target {
                 endpoint,
                 login,
-                bastion,
+                bastions,
                 verified: _,
             } = one;
-            (endpoint, login, bastion) == (&other.endpoint, &other.login, &other.bastion)
+            (endpoint, login, bastions) == (&other.endpoint, &other.login, &other.bastions)
         }
         (Ok(_) | Err(_), _) => one == other,
     }
@@ -158,21 +158,31 @@ impl Aims {
             self.slots.insert(name, slot);
         }
         drop(open);
-        let used = |jump: &Arc<Jump>| Arc::strong_count(jump) > 1;
-        self.jumps.retain(used);
+        // What leads to another one is there before it.
+        for index in (0..self.jumps.len()).rev() {
+            if Arc::strong_count(&self.jumps[index]) == 1 {
+                self.jumps.remove(index);
+            }
+        }
     }
 
-    /// The connection to a target's bastion host, shared with the other nodes behind it.
+    /// The connection to the last of a target's bastion hosts, shared with the other nodes behind it.
     fn jump(&mut self, target: &ConnectionTarget) -> Option<Arc<Jump>> {
         let target = target.as_ref().ok()?;
-        let bastion = target.bastion.as_ref()?;
-        let known = self.jumps.iter().find(|jump| jump.bastion() == bastion);
-        Some(known.cloned().unwrap_or_else(|| {
-            let verified = target.verified.bastion.clone();
-            let jump = Arc::new(Jump::new(bastion.clone(), verified));
-            self.jumps.push(Arc::clone(&jump));
-            jump
-        }))
+        let mut verified = target.verified.bastions.iter().cloned();
+        let mut way = None;
+        for bastion in &target.bastions {
+            let verified = verified.next().unwrap_or_default();
+            let mut known = self.jumps.iter();
+            let known = known.find(|jump| jump.leads_to(bastion, way.as_ref()));
+            let jump = known.cloned().unwrap_or_else(|| {
+                let jump = Arc::new(Jump::new(bastion.clone(), verified, way.clone()));
+                self.jumps.push(Arc::clone(&jump));
+                jump
+            });
+            way = Some(jump);
+        }
+        way
     }
 }
 
@@ -324,7 +334,7 @@ impl Pool {
         let Target {
             endpoint,
             login,
-            bastion: _,
+            bastions: _,
             verified,
         } = target;
         let (keys, dial) = (&*self.keys, &*self.dial);
@@ -340,17 +350,16 @@ impl Pool {
             node: name.clone(),
             endpoint: endpoint.clone(),
             user: login.user.clone(),
-            hop: Hop::Through(jump.bastion().endpoint.address.clone()),
+            hop: Hop::Through(jump.address().to_owned()),
         };
-        match jump.session(name, keys, dial).await {
-            Ok(session) => {
-                let key = session.host_key().to_owned();
-                let way = FromBastion {
+        match jump.way(name, keys, dial).await {
+            Ok(Way { session, keys }) => {
+                let from = FromBastion {
                     session,
                     here: dial,
                 };
-                let mut host = Host::connect_at(at, login, &trust, &way).await?;
-                host.bastion_key = Some(key);
+                let mut host = Host::connect_at(at, login, &trust, &from).await?;
+                host.bastion_keys = keys;
                 Ok(host)
             }
             Err(source) => Err(HostError::Bastion {

@@ -188,8 +188,8 @@ pub struct InventoryEntry {
     pub key_source: String,
     /// Where the key's certificate comes from, if it has one.
     pub certificate_source: Option<String>,
-    /// The machine through which it was reached.
-    pub bastion: Option<BastionEntry>,
+    /// The machines through which it was reached, in the order in which they were passed.
+    pub bastions: Vec<BastionEntry>,
     /// The Docker socket.
     pub docker_socket: String,
     /// The node's roles.
@@ -204,7 +204,15 @@ pub struct InventoryEntry {
     pub lost_at: Option<Timestamp>,
 }
 
-/// The machine through which a node was reached, and how we logged in there.
+impl InventoryEntry {
+    /// What is kept of a bastion on the way to it.
+    pub fn bastion(&self, at: &Endpoint) -> Option<&BastionEntry> {
+        let mut way = self.bastions.iter();
+        way.find(|bastion| bastion.endpoint() == *at)
+    }
+}
+
+/// A machine through which a node was reached, and how we logged in there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BastionEntry {

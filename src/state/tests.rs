@@ -72,7 +72,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
                 user: "ubuntu".to_owned(),
                 key_source: "~/.ssh/id_ed25519".to_owned(),
                 certificate_source: None,
-                bastion: None,
+                bastions: Vec::new(),
                 docker_socket: "/var/run/docker.sock".to_owned(),
                 roles: vec![Role::Etcd, Role::ControlPlane],
                 machine_id: Some("0123".to_owned()),

@@ -50,8 +50,8 @@ pub struct NodeDiagnosis {
     pub name: NodeName,
     /// Where its sshd is.
     pub address: String,
-    /// The bastion host on the way there.
-    pub bastion: Option<String>,
+    /// The bastion hosts on the way there.
+    pub bastions: Vec<String>,
     /// Its roles in the config.
     pub roles: Vec<Role>,
     /// It answered, and so did its Docker.
@@ -186,12 +186,14 @@ impl Diagnosis {
 
 fn diagnosis(examined: &Examined<'_>, name: &NodeName, node: &NodeIntent) -> NodeDiagnosis {
     let facts = examined.actual.up(name);
-    let bastion = examined.intent.bastion.as_ref();
+    let bastions = examined.intent.bastions.iter();
     let measured = examined.measured.get(name);
     NodeDiagnosis {
         name: name.clone(),
         address: node.endpoint.to_string(),
-        bastion: bastion.map(|bastion| bastion.endpoint.to_string()),
+        bastions: bastions
+            .map(|bastion| bastion.endpoint.to_string())
+            .collect(),
         roles: node.roles.iter().copied().collect(),
         reachable: facts.is_some(),
         machine: facts.map(|facts| machine(facts, measured, examined.now)),

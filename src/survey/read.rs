@@ -230,7 +230,7 @@ async fn host_facts(
         uncertainty_ms: u32::try_from(uncertainty.as_millis()).unwrap_or(u32::MAX),
     });
     system.host_key = Some(host.host_key().to_owned());
-    system.bastion_key = host.bastion_key().map(str::to_owned);
+    system.bastion_keys = host.bastion_keys().to_vec();
     system.no_port_forwarding = !forwards?;
     if let Some(free) = free {
         system.free.extend([free]);

@@ -90,7 +90,7 @@ fn behind(allowed: &[&str]) -> Site {
         let target = Target {
             endpoint: at(&name.0),
             login: bastion.login(),
-            bastion: Some(way.clone()),
+            bastions: vec![way.clone()],
             verified: Verified::default(),
         };
         (name, Ok(target))
@@ -155,7 +155,7 @@ async fn a_lost_bastion_is_dialled_again() {
 async fn a_node_that_the_bastion_cannot_reach() {
     insta::assert_snapshot!(refused(&site(), "gone").await, @"
     cannot reach node `gone` (through the bastion host 203.0.113.1): sshd refused the channel (ConnectFailed)
-    hint: the bastion host has no way to port 22 of `gone`: is sshd running there, and on that port?
+    hint: the bastion host 203.0.113.1 has no way to port 22 of `gone`: is sshd running there, and on that port?
     ");
 }
 
@@ -176,7 +176,7 @@ async fn a_bastion_that_forbids_connections() {
         .faults(|faults| faults.access = Access::NoForwarding);
     insta::assert_snapshot!(refused(&site, "n1").await, @"
     cannot reach node `n1` (through the bastion host 203.0.113.1): sshd refused the channel (AdministrativelyProhibited)
-    hint: sshd on the bastion host may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user
+    hint: sshd on the bastion host 203.0.113.1 may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user
     ");
 }
 
@@ -205,6 +205,60 @@ async fn a_nodes_host_key_is_verified_through_the_bastion() {
         ),
         "{told}"
     );
+}
+
+/// A bastion host behind another one: each is verified and logged in to, with one connection for all nodes.
+#[tokio::test]
+async fn a_bastion_may_be_reached_through_another_one() {
+    let [outer, inner, n1, n2] = [1, 2, 3, 4].map(|_| FakeHost::new());
+    let nodes = [(at("n1"), n1.clone()), (at("n2"), n2.clone())];
+    inner.leads_to(FakeNet(nodes.clone().into()));
+    outer.leads_to(FakeNet([(at("inner"), inner.clone())].into()));
+    let outside = FakeNet([(at(BASTION), outer.clone())].into());
+    let mut known = outer.known_hosts(&at(BASTION)) + &inner.known_hosts(&at("inner"));
+    for (place, node) in &nodes {
+        known += &node.known_hosts(place);
+    }
+    let keys = KnownHosts::from_text("test", &known, Policy::Strict);
+    let hosts = Hosts::new(Arc::new(outside), Arc::new(keys));
+    let way = [(BASTION, &outer), ("inner", &inner)].map(|(place, host)| Bastion {
+        endpoint: at(place),
+        login: host.login(),
+    });
+    let target = |name: &str| {
+        let target = Target {
+            endpoint: at(name),
+            login: n1.login(),
+            bastions: way.to_vec(),
+            verified: Verified::default(),
+        };
+        (NodeName::from(name), Ok(target))
+    };
+    hosts.aim(["n1", "n2"].map(target).into());
+    let names = ["n1", "n2"].map(NodeName::from);
+    let opened = join_all(names.iter().map(|name| hosts.open(name))).await;
+    let opened: Vec<_> = opened
+        .into_iter()
+        .map(|host| host.expect("reached"))
+        .collect();
+    for host in &opened {
+        host.docker_facts().await.expect("Docker answers");
+        assert_eq!(host.bastion_keys().len(), 2);
+    }
+    let connections = [&outer, &inner, &n1, &n2].map(|host| host.connections());
+    assert_eq!(connections, [1, 1, 1, 1]);
+
+    inner.change_host_key();
+    outer.cut();
+    opened[0].containers().await.expect_err("the way is gone");
+    let Err(NotOpen::Host(changed)) = hosts.open(&names[0]).await else {
+        panic!("another machine answers");
+    };
+    outer.faults(|faults| faults.access = Access::NoForwarding);
+    let Err(NotOpen::Host(forbidden)) = hosts.open(&names[0]).await else {
+        panic!("there is no way");
+    };
+    insta::assert_snapshot!(format!("{}\n\n{}", shown(&changed), shown(&forbidden)), @"");
 }
 
 /// All nodes have the same reason; it is found out once.
@@ -381,17 +435,17 @@ async fn keys_that_were_verified_before_are_enough() {
         let target = Target {
             endpoint: at("n1"),
             login: bastion.login(),
-            bastion: Some(Bastion {
+            bastions: vec![Bastion {
                 endpoint: at(BASTION),
                 login: bastion.login(),
-            }),
+            }],
             verified,
         };
         [(name.clone(), Ok(target))].into()
     };
     let verified = Verified {
         host: vec![key(&node, "n1")],
-        bastion: vec![key(&bastion, BASTION)],
+        bastions: vec![vec![key(&bastion, BASTION)]],
     };
     hosts.aim(target(Verified::default()));
     let Err(NotOpen::Host(error)) = hosts.open(&name).await else {
@@ -402,5 +456,5 @@ async fn keys_that_were_verified_before_are_enough() {
     hosts.aim(target(verified.clone()));
     let host = hosts.open(&name).await.expect("reached");
     assert_eq!(host.host_key(), verified.host[0]);
-    assert_eq!(host.bastion_key(), Some(verified.bastion[0].as_str()));
+    assert_eq!(host.bastion_keys(), verified.bastions.concat());
 }

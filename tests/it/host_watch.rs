@@ -57,7 +57,7 @@ fn kept(host: &FakeHost) -> Box<dyn RemoteWatch> {
     let mut target = target(FakeHost::endpoint(), host.login());
     target.verified = Verified {
         host: vec![host.host_key()],
-        bastion: vec![],
+        bastions: vec![],
     };
     let watched = Watched {
         id: id(),

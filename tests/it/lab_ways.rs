@@ -56,7 +56,7 @@ fn run(site: &Site, agent: &Agent, args: &[&str]) -> Run {
     }
 }
 
-/// The node is its own bastion: what is dialled from here is its address, and its name is only in
+/// The node is its own bastion, and that one's: what is dialled from here is its address, and its names are only in
 /// its own `/etc/hosts`.
 fn config(node: &Node) -> String {
     let yaml = node.cluster_yml("lab").expect("a config");
@@ -67,7 +67,11 @@ fn config(node: &Node) -> String {
     entry["internal_address"] = address.clone().into();
     entry["ssh_key_path"] = Value::Null;
     config["ssh_agent_auth"] = true.into();
-    config["bastion_host"] = json!({"address": address, "user": node.user()});
+    config["bastion_host"] = json!({
+        "address": "middle.lab",
+        "user": node.user(),
+        "through": [{"address": address, "user": node.user()}],
+    });
     config.to_string()
 }
 
@@ -83,12 +87,12 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_node_behind_a_bastion_with_an_agent_is_made_saved_and_removed() {
+fn a_node_behind_two_bastions_with_an_agent_is_made_saved_and_removed() {
     let site = Site::new("ways", Profile::Plain);
     let node = site.node();
     let agent = Agent::start(&site);
     node.sh(&format!(
-        "echo '{} inside.lab' >> /etc/hosts",
+        "echo '{} middle.lab inside.lab' >> /etc/hosts",
         node.address()
     ))
     .expect("a name");
@@ -126,7 +130,13 @@ fn a_node_behind_a_bastion_with_an_agent_is_made_saved_and_removed() {
     fs::remove_file(site.path("kube_config_cluster.yml")).expect("it is gone");
 
     run(&site, &agent, &up).well();
+    let logins = || {
+        let count = "journalctl -u ssh -o cat | grep -c '^Accepted publickey'";
+        node.sh(count).expect("sshd's log").trim().parse::<u32>()
+    };
+    let before = logins().expect("a number");
     let again = run(&site, &agent, &up).well();
+    assert_eq!(logins(), Ok(before + 3), "one to each machine on the way");
     assert!(
         again.stderr.contains("is up to date, nothing to do"),
         "{again:?}"

@@ -45,7 +45,7 @@ pub(super) fn read(
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
     let mut keys = Keys::new(sources, root);
     keys.check(found);
-    let bastion = nodes::bastion(root, &mut keys, found);
+    let bastions = nodes::bastions(root, &mut keys, found);
     let nodes = nodes::read(root, &mut keys, found);
     let services = services?;
     let (images, system_images) = images.unzip();
@@ -61,7 +61,7 @@ pub(super) fn read(
             .into_iter()
             .map(|named| (named.name, named.node))
             .collect(),
-        bastion: bastion.ok()?,
+        bastions: bastions.ok()?,
         registries,
         images: images?,
         system_images: system_images?,

@@ -111,12 +111,13 @@ fn not_a_node(at: &Cursor<'_>, found: &mut Found) {
     }
 }
 
-/// `bastion_host`, if there is one.
-pub(super) fn bastion(
+/// The machines on the way to the nodes, the one that is dialled from here first: what `bastion_host` is reached
+/// through, and itself.
+pub(super) fn bastions(
     root: &Cursor<'_>,
     keys: &mut Keys<'_>,
     found: &mut Found,
-) -> Result<Option<Bastion>, Refused> {
+) -> Result<Vec<Bastion>, Refused> {
     let at = &root.get("bastion_host");
     // As in RKE, whose own files have empty keys here: without an address there is none.
     if at.get("address").is_empty() {
@@ -127,18 +128,36 @@ pub(super) fn bastion(
             "ssh_cert_path",
             "user",
         ];
-        if keys.iter().any(|key| !at.get(key).is_empty()) {
+        let has_way = !at.get("through").items().is_empty();
+        if has_way || keys.iter().any(|key| !at.get(key).is_empty()) {
             let problem = at.problem(
                 "has no effect without an `address`, as in RKE: the nodes are dialled directly",
             );
             found.warning(problem.hint("write its `address`, or remove `bastion_host`"));
         }
-        return Ok(None);
+        return Ok(Vec::new());
+    }
+    let through = at.get("through").items();
+    let way = through.iter().map(|at| bastion(at, keys, found));
+    // Each of them is looked at, whatever is wrong with another.
+    let way: Vec<_> = way.collect();
+    let last = bastion(at, keys, found);
+    way.into_iter().chain([last]).collect()
+}
+
+fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Bastion, Refused> {
+    if !matches!(at.value(), Some(Value::Map(_))) {
+        if at.value().is_none() {
+            let problem = at.problem("this bastion host is empty");
+            found.problem(problem.hint("each needs an `address`, or remove the `-`"));
+        }
+        return Err(Refused);
     }
     let before = found.problems.len();
-    let address = values::text(&at.get("address"), found).unwrap_or_default();
-    if found.problems.len() == before {
-        addresses::check(&at.get("address"), address, found);
+    let address = at.get("address");
+    let written = required(&address, "each bastion host needs an `address`", found);
+    if let Some(text) = written {
+        addresses::check(&address, text, found);
     }
     let port = port(&at.get("port"), found);
     let user = user(&at.get("user"), "the bastion host", keys, found);
@@ -147,9 +166,9 @@ pub(super) fn bastion(
         return Err(Refused);
     }
     let proof = proof.ok_or(Refused)?;
-    Ok(Some(Bastion {
+    Ok(Bastion {
         endpoint: Endpoint {
-            address: address.to_owned(),
+            address: written.ok_or(Refused)?.to_owned(),
             port,
         },
         login: Login {
@@ -158,7 +177,7 @@ pub(super) fn bastion(
             key_source: proof.source,
             docker_socket: String::new(),
         },
-    }))
+    })
 }
 
 /// As written, else as ssh: who runs this.

@@ -37,7 +37,7 @@ pub fn means_the_same(one: &Intent, other: &Intent) -> bool {
     let plain = |intent: &Intent| {
         let mut intent = intent.clone();
         let nodes = intent.nodes.values_mut().map(|node| &mut node.login);
-        let bastion = intent.bastion.iter_mut().map(|bastion| &mut bastion.login);
+        let bastion = intent.bastions.iter_mut().map(|bastion| &mut bastion.login);
         for login in nodes.chain(bastion) {
             login.key_source.clear();
             login.credential = Credential::Key(String::new().into(), None);
@@ -67,6 +67,14 @@ impl Rewriting<'_> {
             self.login("bastion_host.", bastion);
             if bastion.contains_key("address") {
                 self.user("bastion_host.", bastion);
+            }
+            let way = bastion.get_mut("through").and_then(Value::as_array_mut);
+            for (index, bastion) in way.into_iter().flatten().enumerate() {
+                if let Some(bastion) = bastion.as_object_mut() {
+                    let path = format!("bastion_host.through[{index}].");
+                    self.login(&path, bastion);
+                    self.user(&path, bastion);
+                }
             }
         }
         let registries = root

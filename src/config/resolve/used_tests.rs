@@ -13,7 +13,7 @@ const DOCUMENT: &str = "\
 cluster_name: one
 kubernetes_version: v1.34.4
 ssh_key_path: cluster
-bastion_host: {address: 203.0.113.1, port: 22, user: u, ssh_key_path: bastion}
+bastion_host: {address: 203.0.113.1, port: 22, user: u, ssh_key_path: bastion, through: [{address: 203.0.113.3, port: 22, user: u, ssh_key: '', ssh_key_path: bastion, ssh_agent_auth: false}]}
 system_images: {etcd: 'registry.example.com/etcd:1'}
 private_registries: [{url: a.example.com, is_default: false, user: a, password: b, ca: '-----BEGIN CERTIFICATE-----'}, {url: b.example.com, ca_path: a.pem}]
 nodes:
@@ -109,6 +109,12 @@ const CHANGES: &[(&str, &str)] = &[
     ("bastion_host.user", "root"),
     ("bastion_host.ssh_key", "PEM"),
     ("bastion_host.ssh_key_path", "other"),
+    ("bastion_host.through[].ssh_agent_auth", "true"),
+    ("bastion_host.through[].address", "203.0.113.2"),
+    ("bastion_host.through[].port", "2222"),
+    ("bastion_host.through[].user", "root"),
+    ("bastion_host.through[].ssh_key", "PEM"),
+    ("bastion_host.through[].ssh_key_path", "other"),
     ("nodes[].address", "192.0.2.20"),
     ("nodes[].port", "2222"),
     ("nodes[].internal_address", "10.0.0.2"),
@@ -293,6 +299,8 @@ const OF_A_KEY: &[&str] = &[
     "nodes[].ssh_cert_path",
     "bastion_host.ssh_cert",
     "bastion_host.ssh_cert_path",
+    "bastion_host.through[].ssh_cert",
+    "bastion_host.through[].ssh_cert_path",
 ];
 
 /// They need each other, and change what `creation` means: tried in the tests of `bucket`.
@@ -429,7 +437,7 @@ fn every_used_key_has_an_effect() {
             // `Files` gives every path one key, made anew for each document.
             let nodes = before.nodes.values_mut().zip(after.nodes.values());
             let logins = nodes.map(|(before, after)| (&mut before.login, &after.login));
-            let bastions = before.bastion.iter_mut().zip(&after.bastion);
+            let bastions = before.bastions.iter_mut().zip(&after.bastions);
             let bastions = bastions.map(|(before, after)| (&mut before.login, &after.login));
             for (before, after) in logins.chain(bastions) {
                 if before.key_source == after.key_source && after.key_source != "ssh_key" {
@@ -476,7 +484,8 @@ fn alone(path: &str, value: &serde_json::Value) -> String {
             Some(name) => {
                 let mut item = below;
                 // Of taints and tolerations.
-                if name != "private_registries" && item.get("key").is_none() {
+                let is_known = ["private_registries", "through"].contains(&name);
+                if !is_known && item.get("key").is_none() {
                     item["key"] = "a".into();
                 }
                 named(name, serde_json::json!([item]))
@@ -577,7 +586,10 @@ fn no_value_of_another_type_is_taken_in_silence() {
         }
     }
     // Without an `address` there is no bastion.
-    insta::assert_snapshot!(silent.join("\n"), @r#"bastion_host.port: "x""#);
+    insta::assert_snapshot!(silent.join("\n"), @r#"
+    bastion_host.port: "x"
+    bastion_host.through[].port: "x"
+    "#);
 }
 
 /// What editors offer and what they mark is what is taken and what is not.

@@ -31,7 +31,7 @@ fn the_shortest_file() {
         node.roles,
         [Role::Etcd, Role::ControlPlane, Role::Worker].into()
     );
-    assert_eq!(intent.bastion, None);
+    assert_eq!(intent.bastions, []);
 }
 
 #[test]
@@ -55,7 +55,9 @@ fn an_agent_logs_in_to_every_node_and_the_bastion() {
         socket: "/run/agent".into(),
         first: None,
     });
-    let bastion = intent.bastion.expect("a bastion");
+    let [bastion] = &*intent.bastions else {
+        panic!("a bastion");
+    };
     for login in [
         &intent.nodes[&NodeName::from("192.0.2.10")].login,
         &bastion.login,
@@ -94,12 +96,47 @@ fn a_bastion_with_all_its_keys() {
     let yaml = format!(
         "{GOOD}bastion_host: {{address: jump.example.com, port: \"2222\", user: jumper, ssh_key_path: other, ignore_proxy_env_vars: true}}\n"
     );
-    let Bastion { endpoint, login } = good(&yaml).intent.bastion.expect("a bastion");
+    let [Bastion { endpoint, login }] = &*good(&yaml).intent.bastions else {
+        panic!("a bastion");
+    };
     assert_eq!(endpoint.to_string(), "[jump.example.com]:2222");
     assert_eq!(
         (login.user.as_str(), login.key_source.as_str()),
         ("jumper", "other")
     );
+}
+
+#[test]
+fn a_bastion_that_is_reached_through_others() {
+    let yaml = format!(
+        "{GOOD}bastion_host: {{address: 10.0.0.1, user: b, through: [{{address: gate.example.com, port: 2222, user: a, ssh_key_path: other}}]}}\n"
+    );
+    let bastions = good(&yaml).intent.bastions;
+    let way: Vec<_> = bastions
+        .iter()
+        .map(|Bastion { endpoint, login }| {
+            format!("{}@{endpoint} {}", login.user, login.key_source)
+        })
+        .collect();
+    assert_eq!(
+        way,
+        [
+            "a@[gate.example.com]:2222 other",
+            "b@10.0.0.1 ~/.ssh/id_rsa"
+        ]
+    );
+    let yaml = format!(
+        "{GOOD}bastion_host: {{address: 10.0.0.1, user: b, through: [{{user: a, port: x}}, gate, null, {{address: 10.0.0.2, through: []}}]}}\n"
+    );
+    assert_snapshot!(bad(&yaml), @"
+    `bastion_host.through[0].address` (line 8): each bastion host needs an `address`
+    `bastion_host.through[0].port` (line 8): must be a port, 1 to 65535 | x
+    `bastion_host.through[1]` (line 8): must be a mapping, is a single value
+    `bastion_host.through[2]` (line 8): this bastion host is empty
+      each needs an `address`, or remove the `-`
+    `bastion_host.through[3].through` (line 8): unknown key
+      remove it: RKE has no such key, and ignores it
+    ");
 }
 
 /// As `rke config` writes it.
@@ -108,10 +145,10 @@ fn a_bastion_without_an_address_is_none() {
     let yaml = format!(
         "{GOOD}bastion_host: {{address: \"\", port: \"\", user: \"\", ssh_key: \"\", ssh_key_path: \"\", ssh_cert: \"\", ssh_cert_path: \"\", ignore_proxy_env_vars: false}}\n"
     );
-    assert_eq!(good(&yaml).intent.bastion, None);
+    assert_eq!(good(&yaml).intent.bastions, []);
     assert_eq!(
-        good(&format!("{GOOD}bastion_host: null\n")).intent.bastion,
-        None
+        good(&format!("{GOOD}bastion_host: null\n")).intent.bastions,
+        []
     );
 }
 
@@ -119,7 +156,7 @@ fn a_bastion_without_an_address_is_none() {
 fn a_bastion_that_is_wrong() {
     let yaml = format!("{GOOD}bastion_host: {{user: jumper}}\n");
     let resolved = good(&yaml);
-    assert_eq!(resolved.intent.bastion, None);
+    assert_eq!(resolved.intent.bastions, []);
     assert_snapshot!(resolved.warnings[0], @"`bastion_host` (line 8): has no effect without an `address`, as in RKE: the nodes are dialled directly");
     let yaml = format!(
         "{GOOD}bastion_host: {{address: \"me@jump\", port: 0, ssh_key_path: missing, host: a}}\n"

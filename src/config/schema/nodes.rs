@@ -81,30 +81,62 @@ const TAINT: &[Key] = &[
 
 /// `bastion_host`.
 pub(super) const BASTION: &[Key] = &[
-    text(
-        "address",
-        "Host name or IPv4 address that SSH dials. The addresses of the nodes are looked up on the bastion.",
-    )
-    .used(),
-    number("port", "Port of sshd.").default("22").used(),
-    text("user", "Who logs in; the user who runs the command when empty.").used(),
-    text(
-        "ssh_key",
-        "The private key itself; not in a `Cluster` object.",
-    )
-    .by_reference()
-    .used(),
-    text(
-        "ssh_key_path",
-        "The file of the private key; that of the nodes when empty.",
-    )
-    .used(),
-    text("ssh_cert", "The private key's OpenSSH certificate itself.").used(),
-    text("ssh_cert_path", "The file of that certificate.").used(),
-    flag("ssh_agent_auth", "Log in with the keys of an SSH agent.").used(),
+    BASTION_ADDRESS,
+    BASTION_PORT,
+    BASTION_USER,
+    BASTION_KEY,
+    BASTION_KEY_PATH,
+    BASTION_CERT,
+    BASTION_CERT_PATH,
+    BASTION_AGENT,
     flag(
         "ignore_proxy_env_vars",
         "Do without the proxy that RKE's environment names.",
     )
     .same("no proxy of the environment is used"),
+    each(
+        "through",
+        "The bastion hosts through which this one is reached, in the order in which they are passed. RKE knows none.",
+        WAY,
+    )
+    .most(4)
+    .used(),
 ];
+
+/// `bastion_host.through`.
+const WAY: &[Key] = &[
+    BASTION_ADDRESS,
+    BASTION_PORT,
+    BASTION_USER,
+    BASTION_KEY,
+    BASTION_KEY_PATH,
+    BASTION_CERT,
+    BASTION_CERT_PATH,
+    BASTION_AGENT,
+];
+
+const BASTION_ADDRESS: Key = text(
+    "address",
+    "Host name or IPv4 address that SSH dials. The addresses of the nodes are looked up on the bastion.",
+)
+.used();
+const BASTION_PORT: Key = number("port", "Port of sshd.").default("22").used();
+const BASTION_USER: Key = text(
+    "user",
+    "Who logs in; the user who runs the command when empty.",
+)
+.used();
+const BASTION_KEY: Key = text(
+    "ssh_key",
+    "The private key itself; not in a `Cluster` object.",
+)
+.by_reference()
+.used();
+const BASTION_KEY_PATH: Key = text(
+    "ssh_key_path",
+    "The file of the private key; that of the nodes when empty.",
+)
+.used();
+const BASTION_CERT: Key = text("ssh_cert", "The private key's OpenSSH certificate itself.").used();
+const BASTION_CERT_PATH: Key = text("ssh_cert_path", "The file of that certificate.").used();
+const BASTION_AGENT: Key = flag("ssh_agent_auth", "Log in with the keys of an SSH agent.").used();

@@ -411,7 +411,7 @@ fn inventory(
         let was = was.filter(|_| lost.is_none() && !replaced);
         let as_wanted = || InventoryEntry {
             roles: roles(known, name, node, have, was),
-            ..entry(node, intent.bastion.as_ref(), have.up(name), was)
+            ..entry(node, &intent.bastions, have.up(name), was)
         };
         let entry = tombstone.cloned().unwrap_or_else(as_wanted);
         inventory.insert(name.clone(), entry);
@@ -434,7 +434,7 @@ fn is_given_up(name: &NodeName, intent: &Intent, have: &Actual, ctx: &PkiContext
 /// A node of the intent; `was`: as the state has the same machine.
 fn entry(
     node: &NodeIntent,
-    bastion: Option<&Bastion>,
+    bastions: &[Bastion],
     facts: Option<&HostFacts>,
     was: Option<&InventoryEntry>,
 ) -> InventoryEntry {
@@ -445,10 +445,9 @@ fn entry(
         let now = key.map(|key| vec![key.clone()]);
         now.or_else(|| before.cloned()).unwrap_or_default()
     };
-    let bastion_entry = |bastion: &Bastion| {
-        let before = was.and_then(|was| was.bastion.as_ref());
-        let before = before.filter(|before| before.endpoint() == bastion.endpoint);
-        let key = system.and_then(|system| system.bastion_key.as_ref());
+    let bastion_entry = |(index, bastion): (usize, &Bastion)| {
+        let before = was.and_then(|was| was.bastion(&bastion.endpoint));
+        let key = system.and_then(|system| system.bastion_keys.get(index));
         BastionEntry::of(
             bastion,
             host_keys(key, before.map(|before| &before.host_keys)),
@@ -459,7 +458,7 @@ fn entry(
         user: node.login.user.clone(),
         key_source: node.login.key_source.clone(),
         certificate_source: node.login.credential.certificate_source(),
-        bastion: bastion.map(bastion_entry),
+        bastions: bastions.iter().enumerate().map(bastion_entry).collect(),
         docker_socket: node.login.docker_socket.clone(),
         roles: node.roles.iter().copied().collect(),
         machine_id: seen

@@ -98,7 +98,7 @@ impl From<Entry> for InventoryEntry {
             user: entry.user,
             key_source: entry.key_source,
             certificate_source: None,
-            bastion: None,
+            bastions: Vec::new(),
             docker_socket: entry.docker_socket,
             roles: entry.roles,
             machine_id: None,

@@ -204,7 +204,7 @@ impl From<Entry> for InventoryEntry {
             user: entry.user,
             key_source: entry.key_source,
             certificate_source: entry.certificate_source,
-            bastion: entry.bastion,
+            bastions: entry.bastion.into_iter().collect(),
             docker_socket: entry.docker_socket,
             roles: entry.roles,
             machine_id: entry.machine_id,

@@ -126,6 +126,9 @@ struct Entry {
     certificate_source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bastion: Option<BastionEntry>,
+    /// What the bastion was reached through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    through: Vec<BastionEntry>,
     docker_socket: String,
     roles: Vec<Role>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -324,7 +327,7 @@ impl From<&InventoryEntry> for Entry {
             user,
             key_source,
             certificate_source,
-            bastion,
+            bastions,
             docker_socket,
             roles,
             machine_id,
@@ -332,13 +335,16 @@ impl From<&InventoryEntry> for Entry {
             membership,
             lost_at,
         } = entry;
+        let mut through = bastions.clone();
+        let bastion = through.pop();
         Self {
             address: endpoint.address.clone(),
             port: endpoint.port,
             user: user.clone(),
             key_source: key_source.clone(),
             certificate_source: certificate_source.clone(),
-            bastion: bastion.clone(),
+            bastion,
+            through,
             docker_socket: docker_socket.clone(),
             roles: roles.clone(),
             machine_id: machine_id.clone(),
@@ -359,7 +365,7 @@ impl From<Entry> for InventoryEntry {
             user: entry.user,
             key_source: entry.key_source,
             certificate_source: entry.certificate_source,
-            bastion: entry.bastion,
+            bastions: entry.through.into_iter().chain(entry.bastion).collect(),
             docker_socket: entry.docker_socket,
             roles: entry.roles,
             machine_id: entry.machine_id,

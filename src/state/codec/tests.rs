@@ -83,7 +83,7 @@ fn whatever_a_state_may_hold_is_read_back() {
         prefix: "/production".to_owned(),
     });
     let entry = state.inventory.get_mut(&NodeName::from("n1")).unwrap();
-    entry.bastion = Some(BastionEntry {
+    entry.bastions.push(BastionEntry {
         address: "203.0.113.1".to_owned(),
         port: 22,
         user: "jump".to_owned(),
@@ -91,6 +91,11 @@ fn whatever_a_state_may_hold_is_read_back() {
         certificate_source: None,
         host_keys: vec!["ssh-ed25519 BBBB".to_owned()],
     });
+    let inner = BastionEntry {
+        address: "10.0.0.1".to_owned(),
+        ..entry.bastions[0].clone()
+    };
+    entry.bastions.push(inner);
     for reached in [
         Reached::Chosen,
         Reached::Stopped,

@@ -448,10 +448,10 @@ pub(crate) const fn target(endpoint: Endpoint, login: Login) -> Target {
     Target {
         endpoint,
         login,
-        bastion: None,
+        bastions: Vec::new(),
         verified: Verified {
             host: Vec::new(),
-            bastion: Vec::new(),
+            bastions: Vec::new(),
         },
     }
 }

@@ -248,7 +248,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
         user: "core".to_owned(),
         key_source: "~/.ssh/id_ed25519".to_owned(),
         certificate_source: None,
-        bastion: None,
+        bastions: Vec::new(),
         docker_socket: "/var/run/docker.sock".to_owned(),
         roles: vec![Role::Etcd, Role::ControlPlane, Role::Worker],
         machine_id: Some(format!("machine {name}")),
