@@ -116,7 +116,7 @@ async fn a_cluster_can_be_planned_with_what_a_company_signed() {
     for said in [
         "`kube-proxy-key.pem` is missing: the key of `kube-proxy.pem`",
         "`kube-scheduler.pem` and `kube-scheduler-key.pem` are missing: of a client, CN=system:kube-scheduler",
-        "docs/operations.md",
+        "docs/certificates.md",
     ] {
         assert!(ran.stderr.contains(said), "{said}: {ran}");
     }

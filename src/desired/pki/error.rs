@@ -386,7 +386,7 @@ impl Explain for PkiError {
                 "set the wrong clock (`timedatectl`, chrony), then run again; certificates that are made by a wrong clock are not valid elsewhere, and nothing was changed".into(),
             ],
             Self::Given { .. } => vec![
-                "`docs/operations.md` lists the names of the files and what each must say; nothing was changed".into(),
+                "`docs/certificates.md` lists the names of the files and what each must say; nothing was changed".into(),
             ],
             Self::NotGiven { .. } | Self::NoCaKey { .. } => vec![
                 "only the command line takes them, from a folder: `--custom-certs --cert-dir <folder>` (of a `Cluster`: the operator does not)".into(),

@@ -523,10 +523,10 @@ pub(super) mod tests {
             })
             .collect();
         let table = rows.join("\n");
-        let docs = include_str!("../../../docs/operations.md");
+        let docs = include_str!("../../../docs/monitoring.md");
         assert!(
             docs.contains(&table),
-            "docs/operations.md must have:\n{table}"
+            "docs/monitoring.md must have:\n{table}"
         );
     }
 }
