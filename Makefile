@@ -24,7 +24,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo demo-day-two test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator docs clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo demo-day-two test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator docs site clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
 	test-versions test-replaced dist docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -105,6 +105,10 @@ docs: ## Writes what is generated: the reference pages, the custom resource defi
 	cargo run --quiet --locked -- reference
 	UPDATE_CRDS=1 cargo test --quiet --locked --lib checked_in_definitions
 	UPDATE_CHART=1 cargo test --quiet --locked --test it the_chart_has_the_files_of_deploy
+
+site: ## The documents as a site in target/site; needs mdbook
+	@command -v mdbook >/dev/null || { echo 'mdbook is missing: cargo install mdbook' >&2; exit 1; }
+	mdbook build
 
 clean: ## Removes what was built here; the lab's cache of images stays
 	cargo clean

@@ -44,6 +44,7 @@ mod config_users;
 mod contract;
 mod converge;
 mod deploy;
+mod docs_site;
 mod encryption;
 mod etcd_members;
 mod external_etcd;
