@@ -54,7 +54,7 @@ pub struct Global {
     /// Show warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "debug")]
     pub quiet: bool,
-    /// Log in to all nodes with the keys of the SSH agent, as `ssh_agent_auth: true` in the config
+    /// Log in to all nodes with the keys of the SSH agent, like `ssh_agent_auth: true` in the config
     #[arg(long, global = true)]
     pub ssh_agent_auth: bool,
     /// Hide the progress line (default when output is not a terminal)
@@ -74,8 +74,7 @@ pub enum Command {
     Plan(Plan),
     /// Check the config; with `--connect`, also check the nodes, as `doctor` does
     Validate(Validate),
-    /// Check the nodes before `up`, or when something is wrong with them: what prevents `up`, what will cause trouble, and
-    /// how to mend it
+    /// Check the nodes: report what prevents `up`, what will cause trouble later, and how to fix it
     Doctor(Doctor),
     /// Create a starter `cluster.yml`, or explain its keys
     Config(ConfigArgs),
@@ -85,7 +84,7 @@ pub enum Command {
     Describe(Describe),
     /// Print an admin kubeconfig generated from the local state (does not contact the nodes)
     Kubeconfig(Kubeconfig),
-    /// RKE's words for other commands
+    /// RKE's names for other commands
     #[command(subcommand, hide = true)]
     Util(Util),
     /// Manage etcd: snapshots and members
@@ -106,12 +105,12 @@ pub enum Command {
     Version(Version),
     /// Print the custom resource definitions, for `kubectl apply -f -`
     Crd,
-    /// Print completions of commands and flags for a shell: `source <(rke-operator completion bash)`
+    /// Print the completion script for a shell: `source <(rke-operator completion bash)`
     Completion(Completion),
-    /// Write the manual pages into a folder: `rke-operator man ~/.local/share/man/man1`
+    /// Write the manual pages to a folder: `rke-operator man ~/.local/share/man/man1`
     Man(Man),
-    /// Hand an existing cluster over to an operator: write its `Cluster` object and Secrets, from the config, the SSH
-    /// key, the known host keys and the state file (contacts nothing)
+    /// Hand an existing cluster over to an operator: write its `Cluster` object and Secrets from the config, the SSH
+    /// key, the known host keys and the state file (contacts neither the nodes nor an API server)
     Init(Init),
     /// Run the operator against the management cluster in the kubeconfig
     Run(Run),
@@ -124,13 +123,13 @@ pub enum Command {
     /// Take a snapshot of the etcd member on this node (runs in a container, for `etcd snapshot-save`)
     #[command(hide = true)]
     SnapshotTake(SnapshotOnNode),
-    /// Look into a snapshot on this node once more (runs in a container, for `etcd verify`)
+    /// Restore a snapshot on this node for trial (runs in a container, for `etcd verify`)
     #[command(hide = true)]
     SnapshotVerify(SnapshotOnNode),
     /// Delete a snapshot on this node (runs in a container, for `etcd snapshot-delete`)
     #[command(hide = true)]
     SnapshotDelete(SnapshotOnNode),
-    /// Read the cluster's state out of a snapshot on this node (runs in a container, for `etcd snapshot-restore`)
+    /// Read the cluster's state from a snapshot on this node (runs in a container, for `etcd snapshot-restore`)
     #[command(hide = true)]
     SnapshotState(SnapshotOnNode),
     /// Write the reference pages of the documentation
@@ -149,12 +148,12 @@ pub struct SnapshotAgent {
 /// `snapshot-fetch`, `snapshot-take`, `snapshot-verify`, `snapshot-delete` and `snapshot-state`.
 #[derive(Args, Debug)]
 pub struct SnapshotOnNode {
-    /// Its name
+    /// Snapshot name
     pub name: SnapshotName,
     /// The bucket, as JSON
     #[arg(long, value_name = "FILE")]
     pub bucket: Option<PathBuf>,
-    /// Why one is taken
+    /// Cause that is recorded with the snapshot
     #[arg(long, default_value = Cause::Asked.name())]
     pub cause: Cause,
     /// One of that name and cause is the same one.
@@ -188,7 +187,7 @@ fn config_file(text: OsString) -> PathBuf {
 /// The config and how to reach its nodes.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
-    /// The cluster's config
+    /// Config file of the cluster
     #[arg(
         long,
         env = "RKE_CONFIG",
@@ -230,28 +229,28 @@ pub struct Up {
     /// Skip confirmation of disruptive steps
     #[arg(short, long)]
     pub yes: bool,
-    /// Take over the cluster with this ID: read its state back from its nodes, where the state file is lost, older, or
-    /// that of a `Cluster` object
+    /// Take over the cluster with this ID: read its state from its nodes, if the state file is lost or outdated, or
+    /// the state is that of a `Cluster` object
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
-    /// Permanently remove a node that is gone: drop its etcd member and Node object without contacting
-    /// it; may be repeated, or several names separated by commas
+    /// Permanently remove a node that is gone: drop its etcd member and Node object without contacting it
+    /// (repeatable, or names separated by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Clean this node, which is no longer in the config, although another Kubernetes is on it: that is
-    /// deleted too; may be repeated, or several names separated by commas
+    /// Clean this node, which is no longer in the config, and delete the other Kubernetes that is on it (repeatable,
+    /// or names separated by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub clean: Vec<NodeName>,
-    /// Go on with the external etcd of this cluster ID: it was restored from a snapshot of the data of this cluster
+    /// Accept the external etcd with this cluster ID, which was restored from a snapshot of this cluster's data
     #[arg(long, value_name = "ID")]
     pub accept_etcd: Option<String>,
-    /// Try again what failed on a node and was put back there
+    /// Retry the changes that failed on a node and were rolled back there
     #[arg(long)]
     pub retry: bool,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
-    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -287,13 +286,13 @@ pub struct Plan {
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
-    /// Also show every node, file and digest (the JSON always has them)
+    /// Also show every node, file and digest (the JSON always contains them)
     #[arg(long)]
     pub full: bool,
-    /// Exit with 4 where there is something to do
+    /// Exit with 4 if there is something to do
     #[arg(long)]
     pub exit_code: bool,
-    /// The plan as text, or as one JSON object
+    /// Print the plan as text, or as one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -310,7 +309,7 @@ pub struct Validate {
     /// Accept unknown SSH host keys for this run only
     #[arg(long, requires = "connect")]
     pub accept_new_host_keys: bool,
-    /// Text, or one JSON object
+    /// Print text, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -321,13 +320,13 @@ pub struct Doctor {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Do not measure the disks of nodes with etcd: that writes a file of 230 KB, which is gone afterwards
+    /// Do not measure the disks of etcd nodes, which writes a temporary file of 230 KB
     #[arg(long)]
     pub no_write: bool,
     /// Accept unknown SSH host keys for this run only
     #[arg(long)]
     pub accept_new_host_keys: bool,
-    /// Text, or one JSON object
+    /// Print text, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -352,16 +351,17 @@ pub struct ConfigArgs {
     /// Print an example to stdout
     #[arg(short, long)]
     pub print: bool,
-    /// List the images of a release (for mirroring)
+    /// List the images of a Kubernetes release (for mirroring)
     #[arg(short, long)]
     pub system_images: bool,
-    /// List the default release
+    /// Print the default Kubernetes release
     #[arg(short, long)]
     pub list_version: bool,
-    /// With -l or -s: the latest patch of every minor
+    /// With `-l` or `-s`: list the latest patch of every minor release
     #[arg(short, long)]
     pub all: bool,
-    /// The release for `--system-images`
+    /// Kubernetes release for `--system-images`, or for the new config [default: the one that `--list-version`
+    /// prints]
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
     /// Explain a key: its meaning, type and default, and whether it is supported
@@ -386,10 +386,10 @@ pub struct Status {
     /// Accept unknown SSH host keys for this run only
     #[arg(long)]
     pub accept_new_host_keys: bool,
-    /// List every `Cluster` of the management cluster instead; no config is read and no node is contacted
+    /// List every `Cluster` of the management cluster instead (reads no config, contacts no node)
     #[arg(short = 'A', long, conflicts_with_all = ["accept_new_host_keys", "watch"])]
     pub all: bool,
-    /// Look again every so many seconds, over the same connections, until Ctrl-C [default: 5]
+    /// Refresh every SECONDS seconds, over the same connections, until Ctrl-C [default: 5]
     #[arg(
         short,
         long,
@@ -406,7 +406,7 @@ pub struct Status {
     /// With `--all`: context of that kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME", requires = "all")]
     pub context: Option<String>,
-    /// A tree for people, or one JSON object
+    /// Print a tree, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -443,7 +443,7 @@ pub struct Kubeconfig {
     /// The config; the state file is next to it.
     #[command(flatten)]
     pub config: Config,
-    /// Write it to `kube_config_<config>` next to the config (0600), as `up` does, instead of printing it
+    /// Write it to `kube_config_<config>` next to the config (mode 0600), as `up` does, instead of printing it
     #[arg(long)]
     pub write: bool,
 }
@@ -461,23 +461,24 @@ pub enum Etcd {
     /// Save a snapshot on every etcd node, in `/opt/rke/etcd-snapshots`, and verify it (existing
     /// snapshots are never overwritten)
     SnapshotSave(SnapshotSave),
-    /// List the snapshots on every etcd node, with what is known of each (changes nothing)
+    /// List the snapshots on every etcd node, with time, size, origin and grade (read-only)
     SnapshotList(EtcdLook),
-    /// Replace all that the cluster holds by a snapshot in `/opt/rke/etcd-snapshots` of an etcd node (what was there is
-    /// set aside on the nodes; where it was cut off, the same command continues)
+    /// Replace everything in the cluster's etcd with a snapshot from `/opt/rke/etcd-snapshots` of an etcd node (the
+    /// former data is kept on the nodes; to continue after an interruption, run the same command again)
     SnapshotRestore(SnapshotRestore),
-    /// Continue with the data of the last member of etcd when the majority is lost for good (what was there is set aside on
-    /// the node; where it was cut off, the same command continues)
+    /// Continue with the data of the last etcd member when the majority is lost for good (the former data is kept on
+    /// the node; to continue after an interruption, run the same command again)
     Recover(Recover),
-    /// Delete a snapshot on every etcd node (only what rke-operator wrote for this cluster, and never the only proven one
-    /// of a node)
+    /// Delete a snapshot on every etcd node (only if rke-operator wrote it for this cluster, and never the only
+    /// proven one of a node)
     SnapshotDelete(NamedSnapshot),
-    /// Restore a snapshot for trial on every etcd node that has it, and record the result (the cluster is not touched)
+    /// Restore a snapshot for trial on every etcd node that has it, and record the result (does not touch the
+    /// cluster)
     Verify(NamedSnapshot),
-    /// Give unused space of etcd's databases back to the disks, of one member after the other, the one that leads last; and
-    /// end the alarm NOSPACE of those that have room again
+    /// Defragment the databases of the etcd members, one member at a time and the leader last, and clear the alarm
+    /// NOSPACE where there is space again
     Defrag(Defrag),
-    /// List the members of etcd as they describe themselves: who leads, versions, database sizes, alarms (changes nothing)
+    /// List the etcd members as they report themselves: leader, versions, database sizes, alarms (read-only)
     Members(EtcdLook),
 }
 
@@ -490,7 +491,7 @@ pub struct EtcdLook {
     /// Accept unknown SSH host keys for this run only
     #[arg(long)]
     pub accept_new_host_keys: bool,
-    /// A table for people, or one JSON object
+    /// Print a table, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -504,13 +505,13 @@ pub struct SnapshotSave {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Snapshot name [default: `rke_etcd_snapshot_` and the time]
+    /// Snapshot name [default: `rke_etcd_snapshot_` followed by the time]
     #[arg(long, value_name = "NAME")]
     pub name: Option<SnapshotName>,
     /// The bucket that a copy goes to.
     #[command(flatten)]
     pub s3: S3,
-    /// A list for people, or one JSON object
+    /// Print a list, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -524,7 +525,7 @@ pub struct Defrag {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// A list for people, or one JSON object
+    /// Print a list, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -541,7 +542,7 @@ pub struct NamedSnapshot {
     /// Snapshot name, as `snapshot-list` prints it
     #[arg(long, value_name = "NAME")]
     pub name: SnapshotName,
-    /// A list for people, or one JSON object
+    /// Print a list, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -558,23 +559,24 @@ pub struct SnapshotRestore {
     /// Snapshot name, as `snapshot-save` printed it
     #[arg(long, value_name = "NAME", required_unless_present = "back")]
     pub name: Option<SnapshotName>,
-    /// Take a restore back that was cut off, as long as its API has not served: what was there before goes on
+    /// Undo an interrupted restore and continue with the former data (only until an API server of the restored etcd
+    /// has started)
     #[arg(long, conflicts_with = "name")]
     pub back: bool,
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Give up a machine that is gone, or that was reinstalled under its name; may be repeated, or several names separated by
-    /// commas
+    /// Give up a machine that is gone, or that was reinstalled under its former name (repeatable, or names separated
+    /// by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Accepted for RKE's sake: the saved state is used wherever there is one
+    /// Accepted for compatibility with RKE: a saved state is always used
     #[arg(long, hide = true)]
     pub use_local_state: bool,
     /// The bucket that has it.
     #[command(flatten)]
     pub s3: S3,
-    /// Progress for people, or one JSON object a line
+    /// Print progress for people, or one JSON object per line
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -588,17 +590,17 @@ pub struct Recover {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// The node whose data are kept, where several members are left
+    /// Node whose data is kept, if several members are left
     #[arg(long, value_name = "NODE")]
     pub node: Option<NodeName>,
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Give up a machine that is gone, or that was reinstalled under its name; may be repeated, or several names separated by
-    /// commas
+    /// Give up a machine that is gone, or that was reinstalled under its former name (repeatable, or names separated
+    /// by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Progress for people, or one JSON object a line
+    /// Print progress for people, or one JSON object per line
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -606,17 +608,16 @@ pub struct Recover {
 /// RKE's flags for a bucket.
 #[derive(Args, Debug)]
 pub struct S3 {
-    /// Use the bucket under `s3backupconfig` in the config, or the one of the flags below: each takes the place of the
-    /// config's
+    /// Use the bucket of `s3backupconfig` in the config; each flag below overrides its setting
     #[arg(long)]
     pub s3: bool,
-    /// The server: `HOST[:PORT]`, or its URL [default: the config's, or s3.amazonaws.com]
+    /// S3 server, as `HOST[:PORT]` or a URL [default: the config's, or s3.amazonaws.com]
     #[arg(long, value_name = "ENDPOINT")]
     pub s3_endpoint: Option<String>,
-    /// A file with the certificate of the server's authority
+    /// File with the certificate of the CA that signed the server's certificate
     #[arg(long, value_name = "FILE")]
     pub s3_endpoint_ca: Option<PathBuf>,
-    /// The access key
+    /// Access key
     #[arg(
         long,
         value_name = "KEY",
@@ -624,7 +625,7 @@ pub struct S3 {
         hide_env_values = true
     )]
     pub access_key: Option<String>,
-    /// Its secret; other users of this machine can see arguments, so the variable is better
+    /// Secret key; prefer the variable, because other users of this machine can see arguments
     #[arg(
         long,
         value_name = "KEY",
@@ -632,13 +633,13 @@ pub struct S3 {
         hide_env_values = true
     )]
     pub secret_key: Option<String>,
-    /// The bucket
+    /// Bucket name
     #[arg(long, value_name = "BUCKET")]
     pub bucket_name: Option<String>,
-    /// The region
+    /// Region of the bucket
     #[arg(long, value_name = "REGION")]
     pub region: Option<String>,
-    /// The folder in the bucket
+    /// Folder in the bucket
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<String>,
 }
@@ -660,8 +661,8 @@ impl S3 {
 pub enum Cert {
     /// List certificates and their expiry (`--nodes`: include those on the nodes)
     Info(CertInfo),
-    /// Re-create certificates and their keys and replace the components that read them, one after the other; what else
-    /// differs from the config waits for `up`
+    /// Re-create certificates and their keys, and replace the components that read them, one after the other (other
+    /// differences from the config wait for `up`)
     Rotate(CertRotate),
     /// Generate keys and CSRs to be signed by your own CA, for `up --custom-certs` (existing keys are
     /// kept; does not contact the nodes)
@@ -678,22 +679,21 @@ pub struct CertRotate {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Only the certificates of this component (repeatable) [default: all, the administrator's included]
+    /// Rotate only the certificates of this component (repeatable) [default: all, including the administrator's]
     #[arg(long, value_enum, value_name = "COMPONENT")]
     pub service: Vec<Service>,
-    /// Replace the key that signs the tokens of service accounts instead of certificates; the former key stays accepted
-    /// until `--complete`
-    #[arg(long, group = "staged", conflicts_with = "service")]
-    pub service_account_key: bool,
-    /// Replace the certificate authorities, and with them every certificate; the former authorities stay trusted until
+    /// Replace the key that signs service-account tokens instead of certificates; the former key is accepted until
     /// `--complete`
     #[arg(long, group = "staged", conflicts_with = "service")]
+    pub service_account_key: bool,
+    /// Replace the certificate authorities (CAs) and every certificate; the former CAs are trusted until `--complete`
+    #[arg(long, group = "staged", conflicts_with = "service")]
     pub rotate_ca: bool,
-    /// Stop accepting the former service-account key (an hour after the last API server was replaced at the earliest), or
-    /// stop trusting the former authorities
+    /// Stop accepting the former service-account key (at the earliest one hour after the last API server was
+    /// replaced), or stop trusting the former CAs
     #[arg(long, requires = "staged", conflicts_with = "custom_certs")]
     pub complete: bool,
-    /// For authorities that have ended, with which nothing trusts anything any more: put others in their place at once
+    /// Replace CAs that have expired all at once, because components no longer trust each other
     #[arg(long, requires = "rotate_ca", conflicts_with = "complete")]
     pub now: bool,
     /// Take the new service-account key from `--cert-dir`
@@ -705,7 +705,7 @@ pub struct CertRotate {
     /// Skip confirmation of disruptive steps
     #[arg(short, long)]
     pub yes: bool,
-    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -713,9 +713,9 @@ pub struct CertRotate {
 /// Whose certificates: RKE's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Service {
-    /// Member of etcd.
+    /// etcd member.
     Etcd,
-    /// API server, with its clients of etcd, kubelets and extension API servers.
+    /// API server, with its client certificates for etcd, kubelets and extension API servers.
     KubeApiserver,
     /// Controller manager.
     KubeControllerManager,
@@ -744,16 +744,17 @@ impl Service {
 /// `node`.
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// Reboot nodes one after the other: cordon, drain where `upgrade_strategy` drains, reboot, wait until the node is Ready,
-    /// uncordon; stops at the first node that does not come back (where it was cut off, the same command continues)
+    /// Reboot nodes one after the other: cordon, drain if `upgrade_strategy` drains, reboot, wait until the node is
+    /// Ready, uncordon; stop at the first node that does not come back (to continue after an interruption, run the
+    /// same command again)
     Reboot(NodeReboot),
-    /// Cordon nodes and evict their pods, one node after the other, by the rules of `upgrade_strategy`; they take no new pod
-    /// until `node uncordon`, and `up` leaves them so
+    /// Cordon nodes and evict their pods, one node after the other, by the rules of `upgrade_strategy`; nodes stay
+    /// cordoned until `node uncordon`, also after `up`
     Drain(NodeDrain),
-    /// Let new pods onto nodes again, also where a person has cordoned them
+    /// Uncordon nodes, including those that were cordoned by hand
     Uncordon(NodeUncordon),
-    /// Take a node out of the cluster and clean it, as if the config did not name it: drained, no member of etcd, no Node;
-    /// `--rejoin`: then join it again as a new one
+    /// Remove a node from the cluster and clean it, as if it were not in the config: drain it, remove its etcd member
+    /// and Node object; with `--rejoin`, then join it again as a new node
     Reset(NodeReset),
 }
 
@@ -766,13 +767,13 @@ pub struct NodeDrain {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// The nodes, in this order
+    /// Nodes, in this order
     #[arg(required = true, value_name = "NODE")]
     pub nodes: Vec<NodeName>,
-    /// Also delete pods that nothing starts again
+    /// Also evict pods that no controller re-creates
     #[arg(long)]
     pub force: bool,
-    /// Also evict pods that lose what they keep in an emptyDir
+    /// Also evict pods with an `emptyDir`, whose data is lost
     #[arg(long)]
     pub delete_emptydir_data: bool,
 }
@@ -786,7 +787,7 @@ pub struct NodeUncordon {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// The nodes
+    /// Nodes to uncordon
     #[arg(required = true, value_name = "NODE")]
     pub nodes: Vec<NodeName>,
 }
@@ -800,16 +801,16 @@ pub struct NodeReset {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// The node
+    /// Node to reset
     #[arg(value_name = "NODE")]
     pub node: NodeName,
-    /// Join it again when it is clean
+    /// Join the node again when it is clean
     #[arg(long)]
     pub rejoin: bool,
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Progress for people, or one JSON object a line
+    /// Print progress for people, or one JSON object per line
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -823,16 +824,16 @@ pub struct NodeReboot {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// The nodes, in this order
+    /// Nodes, in this order
     #[arg(required = true, value_name = "NODE")]
     pub nodes: Vec<NodeName>,
-    /// Cordon only: leave the pods on the node, although `upgrade_strategy` drains
+    /// Only cordon: leave the pods on the node, even if `upgrade_strategy` drains
     #[arg(long)]
     pub no_drain: bool,
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Progress for people, or one JSON object a line
+    /// Print progress for people, or one JSON object per line
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -840,8 +841,8 @@ pub struct NodeReboot {
 /// `encrypt`.
 #[derive(Debug, Subcommand)]
 pub enum Encrypt {
-    /// Generate a new encryption key, replace the API servers one after the other until all of them write with it, and write
-    /// every Secret again; what else differs from the config waits for `up`
+    /// Generate a new encryption key, replace the API servers one after the other until all of them write with it,
+    /// and re-encrypt every Secret (other differences from the config wait for `up`)
     RotateKey(RotateKey),
 }
 
@@ -857,7 +858,7 @@ pub struct RotateKey {
     /// Skip confirmation of disruptive steps
     #[arg(short, long)]
     pub yes: bool,
-    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -880,17 +881,17 @@ pub struct CertInfo {
     /// The config; the state file is next to it.
     #[command(flatten)]
     pub config: Config,
-    /// Also read the certificates on the nodes (without it no node is contacted)
+    /// Also read the certificates on the nodes (otherwise no node is contacted)
     #[arg(long)]
     pub nodes: bool,
-    /// Also show the certificates that etcd, the API servers and the kubelets serve, by a TLS handshake with each, and say
-    /// where they are not those of the files (implies `--nodes`)
+    /// Also show the certificates that etcd, the API servers and the kubelets serve in a TLS handshake, and where
+    /// they differ from the files (implies `--nodes`)
     #[arg(long)]
     pub served: bool,
     /// Accept unknown SSH host keys for this run only
     #[arg(long, requires = "of the nodes")]
     pub accept_new_host_keys: bool,
-    /// A list for people, or one JSON array
+    /// Print a list, or one JSON array
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -907,20 +908,19 @@ pub struct Remove {
     /// Skip confirmation
     #[arg(long, visible_alias = "yes")]
     pub force: bool,
-    /// Continue without this node, which is left as it is; may be repeated, or several names separated by commas
+    /// Leave this node as it is, and continue without it (repeatable, or names separated by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Clean this node although another Kubernetes is on it: that is deleted too; may be repeated, or several names separated by
-    /// commas
+    /// Clean this node, and delete the other Kubernetes that is on it (repeatable, or names separated by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub clean: Vec<NodeName>,
-    /// Save no snapshot of etcd before the cluster is stopped
+    /// Do not save a snapshot of etcd before the cluster is stopped
     #[arg(long)]
     pub no_snapshot: bool,
-    /// Remove the cluster with this ID although its nodes have a newer state: another owner has taken it over
+    /// Remove the cluster with this ID, even if its nodes have a newer state because another owner has taken it over
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
-    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -931,7 +931,7 @@ pub struct Version {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Text, or one JSON object
+    /// Print text, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -939,7 +939,7 @@ pub struct Version {
 /// `completion`.
 #[derive(Args, Debug)]
 pub struct Completion {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -953,7 +953,7 @@ pub struct Init {
     /// Name of the `Cluster` object [default: `cluster_name`]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Private key with which the operator logs in, without a passphrase [default: the one that the config names]
+    /// Private key for the operator's SSH logins, without a passphrase [default: the one in the config]
     #[arg(long, value_name = "FILE")]
     pub ssh_key: Option<String>,
     /// Write the manifests to this directory (files with mode 0600) instead of printing them
@@ -1017,7 +1017,7 @@ pub struct Run {
         value_delimiter = ','
     )]
     pub kubeconfig_namespaces: Vec<String>,
-    /// Memory limit of the process, in bytes; the number of kept connections to control planes follows from it
+    /// Memory limit of the process, in bytes, which determines how many connections to control planes are kept
     /// [default: unlimited]
     #[arg(long, env = "RKE_OPERATOR_MEMORY_LIMIT", value_name = "BYTES")]
     pub memory_limit: Option<u64>,
@@ -1092,7 +1092,7 @@ fn socket(text: &str) -> Result<SocketAddr, String> {
 /// `reference`.
 #[derive(Args, Debug)]
 pub struct Reference {
-    /// The folder
+    /// Output folder
     #[arg(long, default_value = "docs/reference", value_name = "DIR")]
     pub dir: PathBuf,
 }

@@ -81,8 +81,8 @@ impl Usage {
             };
             if let Some(hint) = &row.instead {
                 let error = match word.strip_prefix('-') {
-                    Some(_) => format!("`rke-operator {at}` takes no `{word}`"),
-                    None => format!("`{}` is no command", format!("{at} {word}").trim_start()),
+                    Some(_) => format!("`rke-operator {at}` has no flag `{word}`"),
+                    None => format!("unknown command `{}`", format!("{at} {word}").trim_start()),
                 };
                 let hint = hint.clone();
                 return Self::Foreign { error, hint };

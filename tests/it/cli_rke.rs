@@ -41,16 +41,16 @@ fn what_is_refused_says_what_to_type() {
     assert_snapshot!(Context::new().run(&["up", "--dind"]), @r"
     exit code 1
     ----- stderr -----
-    error: `rke-operator up` takes no `--dind`
+    error: `rke-operator up` has no flag `--dind`
 
     hint: rke-operator sets up machines that run systemd and Docker; kind and k3d run a cluster in containers on one machine
     ");
     assert_snapshot!(Context::new().run(&["destroy"]), @r"
     exit code 1
     ----- stderr -----
-    error: `destroy` is no command
+    error: unknown command `destroy`
 
-    hint: `rke-operator remove` removes the cluster and restores its nodes; `rke-operator plan --remove` shows that first
+    hint: `rke-operator remove` removes the cluster and restores its nodes; `rke-operator plan --remove` previews the removal
     ");
 }
 
@@ -62,8 +62,8 @@ fn what_has_no_effect_is_said() {
     let ran = command.output().unwrap();
     assert!(ran.status.success());
     assert_snapshot!(String::from_utf8_lossy(&ran.stderr), @r"
-    warning: `--ignore-docker-version` has no effect: rke-operator needs Docker 20.10 or later, and supports every version from there on
-    warning: `RANCHER_METADATA_URL` has no effect: the releases of Kubernetes are part of rke-operator: `rke-operator config --list-version --all` lists them
+    warning: `--ignore-docker-version` has no effect: rke-operator supports Docker 20.10 and all later versions
+    warning: `RANCHER_METADATA_URL` has no effect: rke-operator contains the list of Kubernetes releases: `rke-operator config --list-version --all` prints it
     ");
 }
 
