@@ -9,14 +9,14 @@ kind=clusters.clusterprovisioner.rke.io
 own=rke-operator
 credentials=rke-operator-credentials
 
-# The Clusters, one a line; fails where nobody can tell.
+# The Clusters, one per line; fails if the API does not answer.
 clusters() {
   local definition
   definition=$("${kubectl[@]}" get crd "$kind" --ignore-not-found -o name) || return 1
   if [[ -n $definition ]]; then "${kubectl[@]}" get "$kind" -o name || return 1; fi
 }
 
-# The Kubeconfigs that an operator must release, one a line: while one of them is there, the definition is not deleted.
+# The Kubeconfigs that an operator must release, one per line: while there is one, the CRD is not deleted.
 bound() {
   local definition kind=kubeconfigs.clusterprovisioner.rke.io
   definition=$("${kubectl[@]}" get crd "$kind" --ignore-not-found -o name) || return 1
@@ -45,7 +45,7 @@ of_tag() {
 install() {
   "${kubectl[@]}" apply --server-side -k crds
   "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml -f crds/clusteroperations.yaml
-  # They refuse a deletion by mistake, and are about kinds that must be there.
+  # They refuse deletions by mistake, and refer to kinds that must exist.
   "${kubectl[@]}" apply --server-side -k deploy/policies
 }
 
@@ -54,13 +54,13 @@ case ${1:-} in
   uninstall)
     there=$(clusters)
     if [[ -n $there ]]; then
-      printf 'there are Clusters, and the definitions would take them along:\n%s\n' "$there" >&2
+      printf 'refusing to delete the CRDs: these Clusters would be deleted with them:\n%s\n' "$there" >&2
       echo 'delete them first; nothing was done' >&2
       exit 1
     fi
     there=$(bound)
     if [[ -n $there ]]; then
-      printf 'there are Kubeconfigs of users, whom an operator that runs must unbind:\n%s\n' "$there" >&2
+      printf 'refusing to delete the CRDs: a running operator must unbind the users of these Kubeconfigs first:\n%s\n' "$there" >&2
       echo 'delete them first, while it runs; nothing was done' >&2
       exit 1
     fi
@@ -69,7 +69,7 @@ case ${1:-} in
     ;;
   deploy)
     img=${2:?'usage: make deploy IMG=registry.example.com/rke-operator:dev'}
-    # In an overlay of its own: kustomize edits files, and these are checked in.
+    # In a separate overlay: kustomize edits files, and these are checked in.
     mkdir -p "${CARGO_TARGET_DIR:-target}"
     overlay=$(mktemp -d "${CARGO_TARGET_DIR:-target}/deploy.XXXXXX")
     trap 'rm -rf "$overlay"' EXIT
@@ -77,21 +77,21 @@ case ${1:-} in
       printf 'resources: ["%s"]\nimages:\n  - name: rke-operator\n' "$(realpath --relative-to="$overlay" deploy)"
       of_image "$img"
     } >"$overlay/kustomization.yaml"
-    # First: an operator refuses to start with older definitions than its own.
+    # First: an operator refuses to start with older CRDs than its own.
     install
     "${kubectl[@]}" apply --server-side -k "$overlay"
     "${kubectl[@]}" --namespace "$own" rollout status deployment/rke-operator --timeout=180s
     ;;
   undeploy)
-    # The rights go when the last pod is gone: it still gives its lease back.
+    # The permissions are deleted after the last pod, which still releases its lease.
     "${kubectl[@]}" delete --ignore-not-found --cascade=foreground --timeout=180s -f deploy/deployment.yaml
     "${kubectl[@]}" delete --ignore-not-found -f deploy/networkpolicy.yaml -f deploy/rbac.yaml
-    echo 'left as they are:'
-    echo '  the definitions, and the policies that guard them (make uninstall takes both)'
+    echo 'kept:'
+    echo '  the CRDs, and the admission policies (make uninstall deletes both)'
     there=$(clusters)
-    printf '  %d Clusters, which nobody looks after now\n' "$(grep -c . <<<"$there" || true)"
+    printf '  %d Clusters, which are no longer reconciled\n' "$(grep -c . <<<"$there" || true)"
     echo "  the namespace $credentials: SSH keys and kubeconfigs"
-    echo "  the namespace $own: states, with the keys of every cluster, and records of orphans"
+    echo "  the namespace $own: states, with the keys of every cluster, and records of orphaned clusters"
     ;;
   *)
     echo 'usage: deploy/cluster.sh install|uninstall|deploy IMAGE|undeploy' >&2

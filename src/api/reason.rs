@@ -142,7 +142,7 @@ use Reason as R;
 
 /// What `Unknown` says for every type that is always written.
 const NOT_YET: &str = "not checked yet";
-const CANNOT_SEE: &str = "it cannot be seen at the moment";
+const CANNOT_SEE: &str = "it cannot be determined at the moment";
 
 /// What each reason says, by type, in the order of the documentation.
 pub const REASONS: &[ReasonRow] = &[
@@ -160,22 +160,23 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::Available,
         R::Restoring,
-        "etcd's data are being replaced by a snapshot",
+        "etcd's data is being replaced by a snapshot",
     ),
     yes(
         T::Ready,
         R::Ready,
-        "the cluster serves, every node is Ready, the control plane and etcd are well, and the spec is applied",
+        "the cluster is available, every node is Ready, the control plane and etcd are healthy, and the spec is \
+        applied",
     ),
     no(
         T::Ready,
         R::NotProvisioned,
-        "the cluster has never been built from end to end",
+        "the cluster was never built completely",
     ),
     no(
         T::Ready,
         R::NotAvailable,
-        "the cluster does not serve: see Available",
+        "the cluster is unavailable: see Available",
     ),
     no(
         T::Ready,
@@ -190,13 +191,13 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::Ready,
         R::SpecNotApplied,
-        "the cluster serves, and the present spec is not applied to it",
+        "the cluster is available, but the current spec is not applied to it",
     ),
-    no(T::Ready, R::Deleting, "the cluster is being taken down"),
+    no(T::Ready, R::Deleting, "the cluster is being removed"),
     yes(
         T::Provisioned,
         R::Provisioned,
-        "the spec was applied from end to end",
+        "the spec was applied completely",
     ),
     no(
         T::Provisioned,
@@ -216,7 +217,7 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::ConfigValid,
         R::Valid,
-        "the config can be understood, and what it refers to is there",
+        "the config is valid, and what it refers to exists",
     ),
     no(
         T::ConfigValid,
@@ -236,7 +237,8 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::ConfigValid,
         R::SourceMissing,
-        "a Secret, ConfigMap or file that the spec refers to is not there, has no such key with text in it, or is not granted to this Cluster",
+        "a Secret, ConfigMap or file that the spec refers to is missing, its key is missing or empty, or it is not \
+        granted to this Cluster",
     ),
     unknown(
         T::ConfigValid,
@@ -256,12 +258,13 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::NodesReachable,
         R::DockerUnavailable,
-        "some nodes answer, and their Docker does not, or may not be used",
+        "some nodes answer, but their Docker does not, or the user may not use it",
     ),
     no(
         T::NodesReachable,
         R::AddressNotAllowed,
-        "the address of a node is not in `--allowed-node-cidrs`, or is no other machine's; it is not connected to",
+        "the address of a node is not in `--allowed-node-cidrs`, or is not that of another machine; the operator \
+        does not connect to it",
     ),
     no(
         T::NodesReachable,
@@ -271,38 +274,38 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::NodesReachable,
         R::HostKeyUnknown,
-        "the host key of a node is not on record; the message has its fingerprint",
+        "the host key of a node is unknown; the message has its fingerprint",
     ),
     no(
         T::NodesReachable,
         R::HostKeyChanged,
-        "a node shows another host key than the one on record",
+        "the host key of a node differs from the recorded one",
     ),
     yes(T::EtcdHealthy, R::Healthy, "every member serves"),
     no(
         T::EtcdHealthy,
         R::MembersDown,
-        "etcd has its quorum without some of its members",
+        "etcd has a quorum, but some of its members are down",
     ),
     no(
         T::EtcdHealthy,
         R::AlarmRaised,
-        "a member has raised an alarm: with NOSPACE nothing is written any more",
+        "a member has raised an alarm: with NOSPACE etcd accepts no writes",
     ),
     no(
         T::EtcdHealthy,
         R::QuorumLost,
-        "too few members run, or they agree on no leader",
+        "too few members run, or they do not agree on a leader",
     ),
     yes(
         T::EtcdHealthy,
         R::External,
-        "etcd is outside of the cluster (`services.etcd.external_urls`), and the API has asked it",
+        "etcd is external (`services.etcd.external_urls`), and the API reaches it",
     ),
     yes(
         T::ControlPlaneHealthy,
         R::Healthy,
-        "every API server answers, the controller managers and the schedulers run",
+        "every API server answers, and the controller managers and schedulers run",
     ),
     no(
         T::ControlPlaneHealthy,
@@ -312,13 +315,13 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::ControlPlaneHealthy,
         R::ComponentDown,
-        "a component of a control plane does not run",
+        "a component of a control plane is not running",
     ),
     yes(T::NodesHealthy, R::Healthy, "every node is Ready"),
     no(
         T::NodesHealthy,
         R::NodesNotReady,
-        "some nodes are not Ready, a kubelet does not run, or a node does not reach pods of another",
+        "some nodes are not Ready, a kubelet is not running, or a node does not reach pods on another node",
     ),
     yes(
         T::AddonsApplied,
@@ -333,32 +336,33 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::CertificatesValid,
         R::Valid,
-        "no certificate ends soon; the message has the days that are left",
+        "no certificate expires soon; the message has the days that are left",
     ),
     yes(
         T::CertificatesValid,
         R::ExpiringSoon,
-        "certificates end soon, and are renewed by the operator",
+        "certificates expire soon, and are renewed by the operator",
     ),
     no(
         T::CertificatesValid,
         R::AuthorityEnding,
-        "an authority ends within 90 days, and is not renewed automatically",
+        "a CA expires within 90 days, and is not renewed automatically",
     ),
     no(
         T::CertificatesValid,
         R::Expired,
-        "a certificate has ended; those of the nodes are renewed by the operator",
+        "a certificate has expired; those of the nodes are renewed by the operator",
     ),
     unknown(
         T::CertificatesValid,
         R::ClockSkew,
-        "the clocks of the nodes and of the operator contradict each other, so nothing is judged by them",
+        "the clocks of the nodes and of the operator contradict each other, so no expiry is checked",
     ),
     yes(
         T::BackedUp,
         R::BackedUp,
-        "a snapshot of etcd was taken within two intervals, and one of the last four was restored for trial; where there is a bucket, it has one of the last two; the message names the newest",
+        "a snapshot of etcd was taken within the last two intervals, one within the last four was proven, and the \
+        bucket, if there is one, has a copy from the last two; the message names the newest",
     ),
     no(
         T::BackedUp,
@@ -373,27 +377,24 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::BackedUp,
         R::Unproven,
-        "the newest snapshot that was restored for trial is older than four intervals",
+        "the newest proven snapshot is older than four intervals",
     ),
     unknown(
         T::BackedUp,
         R::Disabled,
-        "the config wants no recurring snapshots, or etcd is external and its owner takes them",
+        "the config disables recurring snapshots, or etcd is external and its owner takes them",
     ),
-    yes(
-        T::UpToDate,
-        R::UpToDate,
-        "the nodes carry what the spec says",
-    ),
+    yes(T::UpToDate, R::UpToDate, "the nodes match the spec"),
     no(
         T::UpToDate,
         R::Drifted,
-        "something was changed outside of this operator; it is put right by itself",
+        "something was changed outside of this operator; the operator will correct it",
     ),
     no(
         T::UpToDate,
         R::UpdateAvailable,
-        "changes are available although the config is the same (a new release of the operator, or other facts of a node); approving `status.pendingPlan` or editing the config applies them",
+        "changes are available although the config is the same (a new release of the operator, or a changed node); \
+        approving `status.pendingPlan` or editing the config applies them",
     ),
     no(
         T::UpToDate,
@@ -403,12 +404,13 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::UpToDate,
         R::HeldBack,
-        "something differs and is left as it is for now; the message says what, and what it waits for",
+        "something differs and is left as it is for now; the message says what it is, and what it waits for",
     ),
     no(
         T::UpToDate,
         R::RolledBack,
-        "a change failed on a node and was put back there; it is not tried again until the spec says something else, or the annotation `clusterprovisioner.rke.io/retry` asks for it; the message says which, and why",
+        "a change failed on a node and was rolled back there; it is not retried until the spec changes, or the \
+        annotation `clusterprovisioner.rke.io/retry` is set; the message says which, and why",
     ),
     no(T::UpToDate, R::RollingOut, "a run is in progress"),
     no(
@@ -440,7 +442,7 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Deleting,
         R::Paused,
-        "the spec has `paused: true`: no node is touched; the deadline goes on",
+        "the spec has `paused: true`: no node is touched; the deadline keeps running",
     ),
     yes(
         T::Deleting,
@@ -450,12 +452,12 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Deleting,
         R::DeletionOverdue,
-        "the time for the deletion is over, and `onTimeout` is `Keep`",
+        "the timeout of the deletion has expired, and `onTimeout` is `Keep`",
     ),
     yes(
         T::Reconciling,
         R::Queued,
-        "it waits for its turn; the message has its place",
+        "it waits in the queue; the message has its place",
     ),
     yes(T::Reconciling, R::Surveying, "the nodes are being read"),
     yes(
@@ -471,12 +473,12 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Reconciling,
         R::Healing,
-        "what was changed outside of this operator is being put right",
+        "changes made outside of this operator are being corrected",
     ),
     yes(
         T::Reconciling,
         R::Renewing,
-        "certificates that end soon are being renewed, one component at a time",
+        "certificates that expire soon are being renewed, one component at a time",
     ),
     yes(
         T::Reconciling,
@@ -486,12 +488,12 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Reconciling,
         R::Retrying,
-        "a request failed in a way that passes by itself; tried again within a minute",
+        "a request failed with a transient error; retried within a minute",
     ),
     yes(
         T::Reconciling,
         R::HostUnavailable,
-        "a node does not answer or refuses; tried again within ten minutes",
+        "a node does not answer or refuses; retried within ten minutes",
     ),
     yes(T::Stalled, R::InvalidConfig, "the spec must be corrected"),
     yes(
@@ -527,32 +529,33 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Stalled,
         R::StateMissing,
-        "the nodes bear a cluster whose state is not here: recover it by its id",
+        "the nodes belong to a cluster whose state is missing: recover it by its ID",
     ),
     yes(
         T::Stalled,
         R::StateConflict,
-        "the state under this name belongs to an earlier object, or a copy of it is newer: the message names the id to take over or to recover",
+        "the state under this name belongs to an earlier object, or a copy of it is newer: the message names the ID \
+        to take over or to recover",
     ),
     yes(
         T::Stalled,
         R::StateUnreadable,
-        "the state is there and cannot be understood",
+        "the state exists and cannot be read",
     ),
     yes(
         T::Stalled,
         R::PermissionDenied,
-        "the operator's account lacks a right; the message names it",
+        "the operator's ServiceAccount lacks a permission; the message names it",
     ),
     yes(
         T::Stalled,
         R::DeletionOverdue,
-        "the time for the deletion is over, and the object is kept",
+        "the timeout of the deletion has expired, and the object is kept",
     ),
     yes(
         T::Stalled,
         R::DeletionProtected,
-        "it is deleted and protected; the message has the ways on",
+        "it is deleted and protected; the message has the options",
     ),
     yes(
         T::Stalled,
@@ -562,7 +565,7 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Stalled,
         R::InternalError,
-        "a bug of ours; tried again within the hour",
+        "internal error; retried within the hour",
     ),
 ];
 
@@ -575,24 +578,24 @@ impl ConditionType {
         ),
         row(
             Self::Ready,
-            "the summary: it serves, everything that makes it serve is well, and the spec is applied",
+            "the summary: the cluster is available and healthy, and the spec is applied",
         ),
         row(
             Self::Provisioned,
-            "the spec was applied from end to end; its observedGeneration is moved by a run only",
+            "the spec was applied completely; only a run changes its observedGeneration",
         ),
         row(
             Self::ConfigValid,
-            "the config can be understood, and everything that it refers to is there",
+            "the config is valid, and everything that it refers to exists",
         ),
         row(
             Self::NodesReachable,
             "every node answers over SSH and its Docker does",
         ),
-        row(Self::EtcdHealthy, "every member of etcd serves"),
+        row(Self::EtcdHealthy, "every etcd member is healthy"),
         row(
             Self::ControlPlaneHealthy,
-            "every API server answers, the controller managers and the schedulers run",
+            "every API server answers, and the controller managers and schedulers run",
         ),
         row(Self::NodesHealthy, "every node of the cluster is Ready"),
         row(
@@ -601,16 +604,16 @@ impl ConditionType {
         ),
         row(
             Self::CertificatesValid,
-            "no certificate of the cluster has ended; `status.certificates` has the first that will",
+            "no certificate of the cluster has expired; `status.certificates` has the first that will",
         ),
         row(
             Self::BackedUp,
             "recurring snapshots of etcd are taken, proven and copied; `status.snapshots` has their times",
         ),
-        row(Self::UpToDate, "the nodes carry what the spec says"),
+        row(Self::UpToDate, "the nodes match the spec"),
         row(
             Self::Paused,
-            "nothing is changed on the nodes; they are looked at",
+            "nothing is changed on the nodes; they are still surveyed",
         ),
         row(
             Self::Deleting,
@@ -619,7 +622,7 @@ impl ConditionType {
         row(Self::Reconciling, "a run is in progress or scheduled"),
         row(
             Self::Stalled,
-            "it needs a change by a person; trying again will not help",
+            "it needs user action; retrying will not help",
         ),
     ];
 

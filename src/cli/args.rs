@@ -161,7 +161,7 @@ pub struct SnapshotOnNode {
     pub again: bool,
 }
 
-/// The config, where nothing else is said.
+/// The config, unless another one is named.
 const CONFIG_FILE: &str = "cluster.yml";
 
 /// An empty name is none: CI sets a variable that has no value to it.

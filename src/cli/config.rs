@@ -68,7 +68,7 @@ async fn may_replace(args: &ConfigArgs, session: &Session) -> Result<bool, CliEr
     if !args.name.exists() {
         return Ok(false);
     }
-    let question = format!("`{file}` is there already. Replace it?");
+    let question = format!("`{file}` already exists. Replace it?");
     if session.prompt.yes(&question).await {
         Ok(true)
     } else {
@@ -341,7 +341,7 @@ fn newest(catalogue: &Catalogue) -> impl Iterator<Item = KubernetesVersion> {
     newest.into_iter()
 }
 
-/// The release of the catalogue that somebody means.
+/// The release of the catalogue that a user names.
 fn named_version(text: &str) -> Result<KubernetesVersion, Failure> {
     let catalogue = catalogue()?;
     let plain = text.trim_start_matches('v');

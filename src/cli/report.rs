@@ -105,7 +105,7 @@ fn causes(error: &dyn Explain) -> Vec<String> {
     causes
 }
 
-/// What a command fails with, beside what the library fails with.
+/// What a command fails with, in addition to the errors of the library.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The config file cannot be read.
@@ -137,18 +137,18 @@ pub enum Failure {
         /// Why.
         why: String,
     },
-    /// A removal wants an answer, and there is nobody to give it.
-    #[error("`remove` asks for confirmation, and stdin is not a terminal")]
+    /// A removal needs an answer, and there is no terminal to ask at.
+    #[error("cannot ask for confirmation: stdin is not a terminal")]
     NobodyToAsk,
     /// Consent was asked for at a terminal, and the answer was no.
-    #[error("consent was not given; {}", so_far(*changed))]
+    #[error("cancelled; {}", so_far(*changed))]
     Declined {
         /// True: earlier steps of this run were carried out.
         changed: bool,
     },
-    /// Consent is needed, and there is nobody to ask.
+    /// Consent is needed, and there is no terminal to ask at.
     #[error(
-        "these steps disrupt what runs on the nodes and need your consent:{}",
+        "these steps are disruptive and need your consent:{}",
         list(disruptions)
     )]
     ConsentNeeded {
@@ -165,7 +165,7 @@ pub enum Failure {
     },
     /// Nodes that did not answer could not be cleaned.
     #[error(
-        "the removal is not complete; these nodes could not be cleaned:{}",
+        "the removal is incomplete; these nodes could not be cleaned:{}",
         list(left)
     )]
     RemovalIncomplete {
@@ -175,27 +175,28 @@ pub enum Failure {
         hints: Vec<String>,
     },
     /// There is no state of a cluster.
-    #[error("there is no state of a cluster in {place}")]
+    #[error("no cluster state found in {place}")]
     NoState {
         /// Where.
         place: String,
     },
     /// The state is lost, and that in the snapshot is encrypted.
     #[error(
-        "there is no state of the cluster in {place}, and that in the snapshot is encrypted with a key that only the state has"
+        "no cluster state found in {place}, and the copy in the snapshot is encrypted with a key that only the \
+        state contains"
     )]
     StateEncrypted {
         /// Where it should be.
         place: String,
     },
     /// The state is lost, and the snapshot has none.
-    #[error("there is no state of the cluster in {place}, and none in the snapshot")]
+    #[error("no cluster state found in {place}, and none in the snapshot")]
     StateNotHeld {
         /// Where it should be.
         place: String,
     },
     /// The snapshot is of another cluster than the config.
-    #[error("the snapshot is of cluster `{has}` (id `{id}`), and the config is that of `{wants}`")]
+    #[error("the snapshot is of cluster `{has}` (id `{id}`), but the config is for `{wants}`")]
     StateOfAnother {
         /// Its id.
         id: String,
@@ -205,7 +206,7 @@ pub enum Failure {
         wants: String,
     },
     /// The config is that of a cluster of RKE v1.
-    #[error("`{file}` says that this is a cluster of RKE v1; nothing was changed")]
+    #[error("`{file}` belongs to a cluster of RKE v1; nothing was changed")]
     RkeState {
         /// RKE's state.
         file: String,
@@ -221,7 +222,7 @@ pub enum Failure {
         id: ClusterId,
     },
     /// `--s3` without a bucket in the config or in the flags.
-    #[error("no bucket is named")]
+    #[error("no bucket is configured")]
     NoBucket,
     /// A bucket that cannot be meant.
     #[error("{0}")]
@@ -235,7 +236,7 @@ pub enum Failure {
         why: String,
     },
     /// There is nothing to take back.
-    #[error("no restore of this cluster was cut off: there is nothing to take back")]
+    #[error("there is no interrupted restore of this cluster to undo")]
     NoRestore,
     /// More than one member may be the one to go on with.
     #[error(
@@ -255,7 +256,9 @@ pub enum Failure {
         found: Vec<String>,
     },
     /// Certificates of the cluster were given by a person.
-    #[error("certificates of this cluster were signed with a key that is not here")]
+    #[error(
+        "certificates of this cluster were signed with a CA key that rke-operator does not have"
+    )]
     SignedElsewhere,
     /// The snapshot was not saved, verified or deleted on any node.
     #[error("no snapshot was {done}:{}", list(failed))]
@@ -272,14 +275,14 @@ pub enum Failure {
     /// The person left before the questions were answered.
     #[error("no config was written")]
     NotWritten,
-    /// A config is there already.
-    #[error("`{file}` is there already; it was not changed")]
+    /// The config exists.
+    #[error("`{file}` already exists; it was not changed")]
     Exists {
         /// As given.
         file: String,
     },
     /// No key of `cluster.yml` is called like that.
-    #[error("no key of `cluster.yml` is called `{key}`")]
+    #[error("`cluster.yml` has no key `{key}`")]
     UnknownKey {
         /// As given.
         key: String,
@@ -332,7 +335,7 @@ impl Failure {
                     .to_owned()
             },
             |place| {
-                format!("the state is kept in {place}: `rke-operator remove` again cleans what is left")
+                format!("the state is kept in {place}: run `rke-operator remove` again to clean the rest")
             },
         );
         let hints = left.iter().flat_map(|(_, down)| down.hints.clone());
@@ -406,38 +409,36 @@ impl Explain for Failure {
                 vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
             }
             Self::NoState { .. } => vec![
-                "`rke-operator up` makes the cluster and its state".into(),
-                "name the config of a cluster that is there with `--config FILE`: its state lies \
-                 beside it"
+                "`rke-operator up` creates the cluster and its state".into(),
+                "use `--config FILE` to select an existing cluster: its state file is next to the config"
                     .into(),
-                "a lost state is read back by `rke-operator up --recover ID`; where the machines are gone, too, out of a \
-                 snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`"
+                "to recover a lost state, use `rke-operator up --recover ID`; if the machines are gone, too, \
+                restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`"
                     .into(),
             ],
             Self::RkeState { file, kubeconfig } => vec![
                 format!(
-                    "taking over a cluster of RKE in place comes with a later release: until then go \
-                     on with `rke`, and keep `{file}` and `{kubeconfig}`, which have its keys"
+                    "rke-operator cannot adopt RKE clusters yet: keep using `rke` for this cluster, and keep \
+                    `{file}` and `{kubeconfig}`, which contain its keys"
                 )
                 .into(),
-                "to try this program on other machines, put their config into another folder".into(),
+                "to use rke-operator on other machines, put their config into another folder".into(),
                 format!(
-                    "for a new cluster on these nodes run `rke remove` first; if its nodes were \
-                     installed anew, move `{file}` and `{kubeconfig}` away"
+                    "for a new cluster on these nodes run `rke remove` first; if the nodes were reinstalled, move \
+                    `{file}` and `{kubeconfig}` away"
                 )
                 .into(),
             ],
             Self::Owned { id, .. } => vec![
                 "edit the object: its operator makes the change".into(),
                 format!(
-                    "to take the cluster over, let the object go (`deletion.policy: Orphan`), and run `rke-operator up \
-                     --recover {id}`"
+                    "to take the cluster over, delete the object with `deletion.policy: Orphan`, then run \
+                    `rke-operator up --recover {id}`"
                 )
                 .into(),
             ],
             Self::NoBucket => vec![
-                "write it under `s3backupconfig` in `services.etcd.backup_config`, or give `--bucket-name` and \
-                 `--s3-endpoint`"
+                "set `s3backupconfig` in `services.etcd.backup_config`, or use `--bucket-name` and `--s3-endpoint`"
                     .into(),
             ],
             Self::StateEncrypted { place } | Self::StateNotHeld { place } => vec![
@@ -447,7 +448,7 @@ impl Explain for Failure {
             Self::StateOfAnother { .. } => vec![
                 "name the config of that cluster with `--config FILE`, or another snapshot with `--name`".into(),
             ],
-            Self::NoRestore => vec!["`rke-operator status` shows how the cluster is".into()],
+            Self::NoRestore => vec!["`rke-operator status` shows the health of the cluster".into()],
             Self::Survivors { .. } => vec![
                 "name the one with the highest index: `rke-operator etcd recover --node NODE`; `rke-operator etcd members` shows it"
                     .into(),
@@ -462,7 +463,7 @@ impl Explain for Failure {
                 hints.iter().cloned().map(Cow::Owned).collect()
             }
             Self::Exists { .. } => vec![
-                "`--name FILE` writes another one, `--print` prints it".into(),
+                "use `--name FILE` to write another file, or `--print` to print it".into(),
             ],
             Self::UnknownKey { near, .. } if !near.is_empty() => {
                 vec![format!("did you mean {}?", quoted(near)).into()]
@@ -470,7 +471,7 @@ impl Explain for Failure {
             Self::UnknownVersion { known, .. } => {
                 vec![format!("the newest of each minor: {}", known.join(", ")).into()]
             }
-            Self::NobodyToAsk => vec!["`--force` removes without asking".into()],
+            Self::NobodyToAsk => vec!["use `--force` to remove without confirmation".into()],
             Self::EndNotAgreed { .. } => {
                 vec!["`--yes` gives consent; nothing was changed".into()]
             }
@@ -521,7 +522,7 @@ mod tests {
             changed: false,
         };
         insta::assert_snapshot!(render(&error, Paint::OFF), @r"
-        error: these steps disrupt what runs on the nodes and need your consent:
+        error: these steps are disruptive and need your consent:
           - n1: containerd is restarted
 
         hint: `rke-operator plan` shows every step
@@ -542,14 +543,8 @@ mod tests {
     #[test]
     fn a_run_that_did_something_does_not_say_that_nothing_was_changed() {
         let declined = |changed| Failure::Declined { changed }.to_string();
-        assert_eq!(
-            declined(false),
-            "consent was not given; nothing was changed"
-        );
-        assert_eq!(
-            declined(true),
-            "consent was not given; nothing more was changed"
-        );
+        assert_eq!(declined(false), "cancelled; nothing was changed");
+        assert_eq!(declined(true), "cancelled; nothing more was changed");
         let error = Failure::ConsentNeeded {
             disruptions: vec![],
             changed: true,

@@ -173,7 +173,9 @@ impl Explain for SnapshotError {
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::Host(error) => error.hints(),
-            Self::NoMember { .. } => vec!["`rke-operator status` shows how the cluster is".into()],
+            Self::NoMember { .. } => {
+                vec!["`rke-operator status` shows the health of the cluster".into()]
+            }
             Self::Taken { .. } => vec!["take another name with `--name`".into()],
             Self::Full { .. } => vec!["make room there, or move older snapshots away".into()],
             Self::Etcdctl { .. } | Self::Damaged { .. } => {

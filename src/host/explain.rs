@@ -114,7 +114,7 @@ impl Explain for HostError {
             | Self::Lost { .. }
             | Self::DockerNotRunning { .. }
             | Self::DockerIo { .. } => Some(Passing::Away),
-            // Whoever speaks another protocol there goes on speaking it.
+            // A server of another protocol continues to speak it.
             Self::Handshake { source, .. } => {
                 (!matches!(**source, russh::Error::Version)).then_some(Passing::Away)
             }
@@ -169,7 +169,7 @@ impl Explain for HostError {
             } => refused(at, tried, *hung_up),
             Self::LoginIncomplete { at, .. } => vec![
                 format!(
-                    "sshd on the node asks for more than a key: let `{}` log in with a key alone \
+                    "sshd on the node requires more than a key: allow `{}` to log in with only a key \
                      (a `Match User` block with `AuthenticationMethods publickey`)",
                     at.user
                 )
@@ -189,7 +189,8 @@ impl Explain for HostError {
                 vec![forbidden("`AllowTcpForwarding no` or `PermitOpen`")]
             }
             Self::NotReached { to, .. } => vec![
-                format!("on the node: is the name known, does something listen there, and does a firewall let it through? `nc -vz {}` tells", to.replace(':', " ")).into(),
+                format!("on the node, check that the name resolves, that something listens there, and that no \
+                firewall blocks it: `nc -vz {}`", to.replace(':', " ")).into(),
             ],
             Self::ForwardingForbidden { .. } => or_carried(SOCKETS, DOCKER_CLI),
             Self::NoDocker { socket, .. } => {
@@ -206,19 +207,20 @@ impl Explain for HostError {
                 hints
             }
             Self::Pull { status, .. } if *status == Some(404) => {
-                vec!["is the name right, and may the node's Docker pull it with the login that `private_registries` has for it, if any?".into()]
+                vec!["is the name correct, and may the node's Docker pull it with the login in \
+                `private_registries`, if there is one?".into()]
             }
             Self::Pull { .. } => vec![
-                "can the node reach the image's registry, and does it take pulls with the login that \
-                 `private_registries` has for it, if any? One that counts them (Docker Hub) answers \
-                 `toomanyrequests` for a while; a login of `docker login` on the node is not used"
+                "can the node reach the image's registry, and does the registry accept pulls with the login in \
+                `private_registries`, if there is one? A registry with a rate limit (Docker Hub) answers \
+                `toomanyrequests` for a while; a `docker login` on the node is not used"
                     .into(),
             ],
             Self::NameTaken { name, .. } => vec![
                 format!("if it is not needed, remove it on the node: `docker rm -f {name}`").into(),
             ],
             Self::DiskFull { path, .. } => {
-                vec![format!("make room on the file system of `{path}` on the node").into()]
+                vec![format!("free space on the file system of `{path}` on the node").into()]
             }
             Self::Timeout { .. }
             | Self::TooMany { .. }
@@ -238,20 +240,21 @@ impl Explain for HostError {
     }
 }
 
-const NO_ALGORITHM: &str = "what ssh offers by default is offered here: let sshd on the node take one of these (`sudo sshd -T | grep -e ciphers -e macs -e kex`)";
+const NO_ALGORITHM: &str = "rke-operator offers the same algorithms as ssh by default: allow one of them in sshd on \
+the node (`sudo sshd -T | grep -e ciphers -e macs -e kex`)";
 
 fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
     let port = at.endpoint.port;
     if let Hop::Through(bastion) | Hop::Bastion(Some(bastion)) = &at.hop {
         if kind == io::ErrorKind::PermissionDenied {
             return vec![
-                format!("sshd on the bastion host {bastion} may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user").into(),
+                format!("sshd on the bastion host {bastion} may set `AllowTcpForwarding no` or `PermitOpen`: allow forwarding for this user").into(),
             ];
         }
         if kind == io::ErrorKind::ConnectionRefused {
             return vec![
                 format!(
-                    "the bastion host {bastion} has no way to port {port} of `{}`: is sshd running there, and on that port?",
+                    "the bastion host {bastion} cannot reach port {port} of `{}`: is sshd running there, and on that port?",
                     at.endpoint.address
                 )
                 .into(),
@@ -264,8 +267,8 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
     } else if kind == io::ErrorKind::TimedOut {
         format!("is the node up, and does a firewall let port {port} through?")
     } else if kind == io::ErrorKind::HostUnreachable {
-        // In one's own network nobody answers for the address; elsewhere a router says so.
-        format!("nobody answers for `{address}`: is the node up, and is that its address?")
+        // In the local network ARP gets no answer for the address; elsewhere a router reports it.
+        format!("nothing answers at `{address}`: is the node up, and is that its address?")
     } else if kind == io::ErrorKind::NetworkUnreachable {
         format!("this machine has no route to `{address}`: `ip route get {address}` here shows why")
     } else {
@@ -280,7 +283,7 @@ const DOCKER_CLI: &str = "Docker's command line";
 fn or_carried(setting: &str, program: &str) -> Vec<Cow<'static, str>> {
     vec![
         forbidden(setting),
-        format!("or install {program} on the node: then that carries the connections").into(),
+        format!("or install {program} on the node, which can carry the connections instead").into(),
     ]
 }
 
@@ -300,7 +303,7 @@ fn denied(user: &str, sudo: bool) -> Vec<Cow<'static, str>> {
 
 fn unknown_key() -> Vec<Cow<'static, str>> {
     vec![
-        "compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node".into(),
+        "compare it with the output of `ssh-keygen -lf` for the key files in `/etc/ssh` on the node".into(),
         "if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`, or `AcceptNew` in `spec.ssh.hostKeys`), or add it to the known hosts"
             .into(),
     ]
@@ -308,8 +311,8 @@ fn unknown_key() -> Vec<Cow<'static, str>> {
 
 fn changed_key(place: &str) -> Vec<Cow<'static, str>> {
     vec![
-        format!("the other key is on record in {place}").into(),
-        "if the node was installed anew, take that line away; if not, someone may be listening"
+        format!("a different key is recorded in {place}").into(),
+        "if the node was reinstalled, remove that line; if not, this may be a man-in-the-middle attack"
             .into(),
     ]
 }
@@ -321,10 +324,10 @@ const fn bad_key(problem: &KeyProblem) -> &'static str {
         }
         KeyProblem::Certificate(_) => "`ssh-keygen -L -f` shows whether OpenSSH can read it",
         KeyProblem::Agent(..) => {
-            "is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` tells"
+            "is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` checks both"
         }
         KeyProblem::AgentDeclined => "is it locked (`ssh-add -X`), or was a confirmation declined?",
-        KeyProblem::AgentEmpty => "`ssh-add FILE` gives it one",
+        KeyProblem::AgentEmpty => "`ssh-add FILE` adds one",
         KeyProblem::Public => "name the private half: the file without `.pub`",
         KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it",
     }
@@ -346,8 +349,8 @@ fn refused(at: &Place, tried: &Tried, hung_up: bool) -> Vec<Cow<'static, str>> {
         };
         hints.push(
             format!(
-                "{after}; not tried: {}. Name the right one in `ssh_key_path`: with its `.pub` beside it, it is \
-                 tried first",
+                "{after}; not tried: {}. Set the right one in `ssh_key_path`: with its `.pub` next to it, it is \
+                tried first",
                 tried.untried.join(", ")
             )
             .into(),
@@ -365,8 +368,8 @@ fn refused(at: &Place, tried: &Tried, hung_up: bool) -> Vec<Cow<'static, str>> {
     );
     hints.push(
         format!(
-            "sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on {machine}. Besides a key that is \
-             not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`"
+            "sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on {machine}. Apart \
+            from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`"
         )
         .into(),
     );
@@ -386,17 +389,17 @@ fn handshake(at: &Place, said: Option<&str>, source: &russh::Error) -> Vec<Cow<'
     let said = said.unwrap_or_default();
     let hint = if said.contains(words::PENALTY) {
         format!(
-            "sshd on {machine} shuts this address out for a while after failed logins (`PerSourcePenalties`): wait, \
-             or restart it there"
+            "sshd on {machine} blocks this address for a while after failed logins (`PerSourcePenalties`): wait, or \
+            restart sshd there"
         )
     } else if words::say_that_it_passes(said) {
         format!("{machine} is busy; try again")
     } else if matches!(source, russh::Error::Version) || said.starts_with("HTTP/") {
-        format!("is it sshd that listens on port {port}?")
+        format!("check that sshd listens on port {port}")
     } else {
         format!(
-            "the connection was ended from {machine}'s side: is it sshd that listens on port {port}, and does it let \
-             this address in (`sudo journalctl -u ssh -u sshd -n 20`, `/etc/hosts.deny`, fail2ban)?"
+            "{machine} closed the connection: does sshd listen on port {port}, and does it allow this address \
+            (`sudo journalctl -u ssh -u sshd -n 20`, `/etc/hosts.deny`, fail2ban)?"
         )
     };
     vec![hint.into()]
@@ -407,10 +410,11 @@ impl Phase {
     pub(super) const fn cure(self) -> &'static str {
         match self {
             Self::Version => {
-                "the node may be out of memory, or its disk may hang: its console, and `ssh -v` from here, tell more"
+                "the node may be out of memory, or its disk may hang: check its console, and `ssh -v` from here"
             }
             Self::Keys => {
-                "large packets may get lost on the way (MTU), or the node is overloaded: `ssh -v` from here tells where it stops"
+                "large packets may get lost on the way (MTU), or the node is overloaded: `ssh -v` from here shows \
+                where it stops"
             }
             Self::Login => {
                 "sshd may wait for a name server that does not answer (`UseDNS`), or for PAM: `sudo journalctl -u ssh -u sshd -n 20` on the node"
@@ -434,14 +438,16 @@ fn shell(at: &Place, said: &str) -> Cow<'static, str> {
     }
     if said.contains("assword has expired") || said.contains("assword change required") {
         return format!(
-            "the password of `{user}` has to be changed before anything runs: `sudo chage -M -1 {user}` on {machine}, \
+            "the password of `{user}` must be changed before any command can run: `sudo chage -M -1 {user}` on \
+            {machine}, \
              or `sudo passwd {user}`"
         )
         .into();
     }
     if said.contains("sftp") {
         return format!(
-            "`{user}` is for sftp alone (`ForceCommand internal-sftp` or such a shell on {machine}): name another user"
+            "`{user}` is restricted to sftp (`ForceCommand internal-sftp` or such a shell on {machine}): use \
+            another user"
         )
         .into();
     }
@@ -450,9 +456,8 @@ fn shell(at: &Place, said: &str) -> Cow<'static, str> {
             .into();
     }
     format!(
-        "the files with which the shell of `{user}` starts (`~/.bashrc`, `~/.profile`, `~/.zshenv`) may not read \
-         standard input, `exec` or `exit` where there is no terminal: `ssh {user}@{} echo ok </dev/null` has to \
-         print `ok`",
+        "the startup files of the shell of `{user}` (`~/.bashrc`, `~/.profile`, `~/.zshenv`) must not read standard \
+        input, `exec` or `exit` without a terminal: `ssh {user}@{} echo ok </dev/null` must print `ok`",
         at.endpoint.address
     )
     .into()
@@ -463,13 +468,13 @@ const SOCKETS: &str = "`AllowStreamLocalForwarding no`, `AllowTcpForwarding no`"
 
 fn forbidden(options: &str) -> Cow<'static, str> {
     format!(
-        "sshd on this node may set {options} or `DisableForwarding yes`: it must be allowed for this user"
+        "sshd on this node may set {options} or `DisableForwarding yes`: allow forwarding for this user"
     )
     .into()
 }
 
 fn group(user: &str) -> Cow<'static, str> {
-    format!("the user must be in group docker: `sudo usermod -aG docker {user}`").into()
+    format!("add the user to the group `docker`: `sudo usermod -aG docker {user}`").into()
 }
 
 fn other_socket(socket: &str) -> Cow<'static, str> {

@@ -597,7 +597,7 @@ impl RemovalReconcile<'_> {
     fn conditions(reason: Reason, text: &str) -> ConditionSet {
         let mut conditions = reasons::unseen("the cluster is being removed");
         conditions.set(ConditionType::Deleting, reason, text);
-        let message = "the cluster is being taken down";
+        let message = "the cluster is being removed";
         conditions.set(ConditionType::Ready, Reason::Deleting, message);
         conditions
     }

@@ -21,7 +21,7 @@ const NAMED: usize = 20;
 /// So long before its end a certificate that is not renewed automatically (an authority) is reported.
 const NOTICE_DAYS: i64 = 90;
 
-const NO_API: &str = "no API server answers that could tell";
+const NO_API: &str = "no API server answers";
 const NO_CONFIG: &str = "there is no valid config to compare with";
 const NO_CLUSTER: &str = "there is no cluster yet";
 
@@ -163,7 +163,7 @@ fn etcd(status: &Status) -> Outcome {
         }
         QuorumState::External if problems.is_empty() => outcome(
             Reason::External,
-            "etcd is external: the API has asked it, and those who run it know how it is",
+            "etcd is external: the API reaches it, and its owner knows its health",
         ),
         QuorumState::Lost | QuorumState::Disagree => outcome(Reason::QuorumLost, text(&problems)),
         // No member could be asked; what has ended is known all the same.
@@ -205,7 +205,7 @@ fn control_plane(status: &Status) -> Outcome {
     } else if fails(status) {
         outcome(Reason::APIServerDown, text(&problems))
     } else {
-        outcome(Reason::Unreachable, "the API could not be asked")
+        outcome(Reason::Unreachable, "the API did not answer")
     }
 }
 
@@ -227,10 +227,7 @@ fn available(status: &Status) -> Outcome {
             text(&about(status, About::ControlPlane)),
         );
     }
-    outcome(
-        Reason::Unreachable,
-        "no control plane answers that could tell",
-    )
+    outcome(Reason::Unreachable, "no control plane answers")
 }
 
 fn nodes(status: &Status) -> Outcome {
@@ -290,7 +287,7 @@ fn certificates(status: &Status) -> Outcome {
     let problems = about(status, About::Certificates);
     let mut message = first.sentence.clone();
     if !first.renewed_on.is_empty() {
-        message.push_str("; those that end soon are renewed on: ");
+        message.push_str("; those that expire soon are renewed on: ");
         message.push_str(&quoted(first.renewed_on.iter()));
     }
     let soon = !first.renewed_on.is_empty() || first.left.as_hours() / 24 < NOTICE_DAYS;
@@ -352,9 +349,9 @@ fn up_to_date(status: &Status) -> Outcome {
     match silent.next() {
         Some(NodeStatus { name, .. }) => outcome(
             Reason::Unreachable,
-            format!("node `{name}` does not answer, so what it carries cannot be compared"),
+            format!("node `{name}` does not answer, so it cannot be compared with the spec"),
         ),
-        None => outcome(Reason::UpToDate, "the nodes carry what the spec says"),
+        None => outcome(Reason::UpToDate, "the nodes match the spec"),
     }
 }
 

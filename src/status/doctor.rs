@@ -343,7 +343,7 @@ fn small(examined: &Examined<'_>, name: &NodeName, facts: &HostFacts) -> Vec<Fin
                 "its clock is {} s {way} this machine's",
                 ahead.saturating_abs()
             ),
-            "let a service set the clock, on both machines: `timedatectl status` shows whether one does",
+            "use a time service on both machines: `timedatectl status` shows whether one is active",
         );
     }
     findings
@@ -402,7 +402,7 @@ fn of_measured(examined: &Examined<'_>, name: &NodeName, measured: &Measured) ->
         warn(
             format!(
                 "packets of {bytes} bytes to {} are lost on the way, and {arrives}: connections between pods hang when \
-                 they have much to say",
+                 they send much data",
                 quoted_first(5, &to)
             ),
             vec![format!(

@@ -578,7 +578,7 @@ const FAULTS: [Fault; 51] = [
         },
         Severity::Error,
         "belongs to another cluster: `theirs` (id `0f1e2d3c`)",
-        "give it back first",
+        "remove that cluster from the node first",
     ),
     (
         "Another program listens on a port that a component needs",

@@ -162,9 +162,7 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
         QuorumState::External => problems.extend(external(seen)),
         QuorumState::Lost => problems.push(Problem::cluster(
             About::Etcd,
-            format!(
-                "etcd has no quorum: no member reaches more than half of the {voters} that vote"
-            ),
+            format!("etcd has no quorum: no member reaches more than half of the {voters} voters"),
         )),
         QuorumState::Disagree => problems.push(Problem::cluster(
             About::Etcd,
@@ -195,12 +193,12 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
         let problem = match (&member.node, member.kind) {
             (None, _) => Some(Problem::cluster(
                 About::Etcd,
-                format!("member `{name}` of etcd is on no node of this cluster"),
+                format!("etcd member `{name}` is on no node of this cluster"),
             )),
             (Some(node), MemberKind::Learner) => Some(Problem::on(
                 About::Etcd,
                 node,
-                "its member of etcd follows only and has no vote yet",
+                "its etcd member is a learner and has no vote yet",
             )),
             (Some(node), MemberKind::Voter)
                 if !member.healthy && etcd.quorum == QuorumState::Serving =>
@@ -265,7 +263,7 @@ fn components(seen: &Seen<'_>, node: &NodeStatus, id: &ClusterId) -> Vec<Problem
         let name = component.container();
         let how = match facts.containers.get(name) {
             None if settled && must_run(component, node, own_etcd) => {
-                format!("container `{name}` is not there")
+                format!("container `{name}` is missing")
             }
             None => continue,
             Some(fact) if !fact.is_of(id) => continue,
@@ -276,7 +274,7 @@ fn components(seen: &Seen<'_>, node: &NodeStatus, id: &ClusterId) -> Vec<Problem
                     "container `{name}` is restarted again and again; its last exit code is {code}"
                 ),
                 ContainerState::Exited(code) => {
-                    format!("container `{name}` has ended with exit code {code}")
+                    format!("container `{name}` has exited with code {code}")
                 }
                 ContainerState::Other => format!("container `{name}` does not run"),
             },

@@ -97,7 +97,7 @@ pub(super) fn check(seen: &Seen<'_>) -> (BackedUp, String) {
         return no_report(seen, intent);
     };
     if let Some(Old { is, what, at }) = old(seen) {
-        return (is, format!("{what} of {at}"));
+        return (is, format!("{what} from {at}"));
     }
     let SnapshotStatus {
         newest,
@@ -117,21 +117,25 @@ pub(super) fn check(seen: &Seen<'_>) -> (BackedUp, String) {
             || {
                 (
                     BackedUp::NotYet,
-                    "the first snapshot is still to come".to_owned(),
+                    "the first snapshot was not taken yet".to_owned(),
                 )
             },
             |why| (BackedUp::NotTaken, why),
         );
     };
     let mut sentence = format!(
-        "the newest snapshot is of {}, of `{}`",
+        "the newest snapshot is from {}, on `{}`",
         newest.taken_at, newest.node
     );
     if let Some(proven) = newest_proven {
-        let _ = write!(sentence, "; the newest proven one of {}", proven.taken_at);
+        let _ = write!(
+            sentence,
+            "; the newest proven one is from {}",
+            proven.taken_at
+        );
     }
     if let Some(copy) = copies.and_then(|copies| copies.newest) {
-        let _ = write!(sentence, "; the newest copy of {}", copy.taken_at);
+        let _ = write!(sentence, "; the newest copy is from {}", copy.taken_at);
     }
     (BackedUp::Yes, sentence)
 }
@@ -149,7 +153,7 @@ fn no_report(seen: &Seen<'_>, intent: &Intent) -> (BackedUp, String) {
             "no node takes snapshots of etcd".to_owned(),
         );
     }
-    let why = "nothing that takes snapshots answers";
+    let why = "no snapshot program answers";
     (BackedUp::Unseen, why.to_owned())
 }
 
@@ -206,7 +210,7 @@ pub(super) fn problems(seen: &Seen<'_>) -> Vec<Problem> {
     for (node, answer) in seen.snapshots {
         match answer {
             Err(why) => {
-                let what = format!("what takes snapshots of etcd does not answer: {why}");
+                let what = format!("the snapshot program does not answer: {why}");
                 problems.push(Problem::on(About::Snapshots, node, what));
             }
             Ok(report) => problems.extend(of_node(node, report)),
@@ -271,9 +275,9 @@ fn old(seen: &Seen<'_>) -> Option<Old> {
     let copied = copies.and_then(|copies| taken(copies.newest));
     let proven = taken(newest_proven);
     let unproven = if proven.is_some() {
-        "the newest snapshot of etcd that was restored for trial is"
+        "the newest proven snapshot of etcd is"
     } else {
-        "no snapshot of etcd could be restored for trial, and the oldest is"
+        "no snapshot of etcd was proven, and the oldest is"
     };
     let rows = [
         (
@@ -394,10 +398,7 @@ mod tests {
         let never = vec![one(0, Grade::Checked), one(49, Grade::Checked)];
         let (is, what) = with(never, 49);
         assert_eq!(is, BackedUp::Unproven);
-        assert!(
-            what.starts_with("no snapshot of etcd could be restored"),
-            "{what}"
-        );
+        assert!(what.starts_with("no snapshot of etcd was proven"), "{what}");
         assert_eq!(with(Vec::new(), 1000).0, BackedUp::NotYet);
     }
 
@@ -444,7 +445,7 @@ mod tests {
         let unproven = of(vec![one(-25, Grade::Proven), one(24, Grade::Saved)], 24);
         assert_eq!(
             unproven,
-            ["the newest snapshot of etcd that was restored for trial is 49 hours old"]
+            ["the newest proven snapshot of etcd is 49 hours old"]
         );
         assert!(
             of(Vec::new(), 1000).is_empty(),
@@ -501,7 +502,7 @@ mod tests {
             [
                 "no snapshot of etcd was taken: no room",
                 "the snapshot `s0` cannot be restored: it has no key",
-                "what takes snapshots of etcd does not answer: the port is closed",
+                "the snapshot program does not answer: the port is closed",
             ]
         );
     }

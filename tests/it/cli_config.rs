@@ -208,8 +208,8 @@ fn a_removal_without_a_terminal_wants_force() {
     insta::assert_snapshot!(ran, @r"
     exit code 1
     ----- stderr -----
-    error: `remove` asks for confirmation, and stdin is not a terminal
+    error: cannot ask for confirmation: stdin is not a terminal
 
-    hint: `--force` removes without asking
+    hint: use `--force` to remove without confirmation
     ");
 }

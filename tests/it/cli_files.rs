@@ -68,9 +68,9 @@ fn a_config_is_written_and_none_is_replaced() {
     insta::assert_snapshot!(context.run(&["config"]), @"
     exit code 1
     ----- stderr -----
-    error: `cluster.yml` is there already; it was not changed
+    error: `cluster.yml` already exists; it was not changed
 
-    hint: `--name FILE` writes another one, `--print` prints it
+    hint: use `--name FILE` to write another file, or `--print` to print it
     ");
     assert_eq!(context.files(), before, "nobody was there to say yes");
     assert_eq!(context.run(&["config", "--name", "new.yml"]).code, Some(0));
@@ -147,13 +147,13 @@ fn keys_are_explained() {
 
     exit code 1
     ----- stderr -----
-    error: no key of `cluster.yml` is called `ingress.provder`
+    error: `cluster.yml` has no key `ingress.provder`
 
     hint: did you mean `ingress.provider`?
 
     exit code 1
     ----- stderr -----
-    error: no key of `cluster.yml` is called `frobnicate`
+    error: `cluster.yml` has no key `frobnicate`
     ");
 }
 
@@ -199,11 +199,11 @@ fn the_files_of_rke_stay_byte_for_byte() {
     insta::assert_snapshot!(context.run(&["up", "--yes"]), @"
     exit code 1
     ----- stderr -----
-    error: `cluster.rkestate` says that this is a cluster of RKE v1; nothing was changed
+    error: `cluster.rkestate` belongs to a cluster of RKE v1; nothing was changed
 
-    hint: taking over a cluster of RKE in place comes with a later release: until then go on with `rke`, and keep `cluster.rkestate` and `kube_config_cluster.yml`, which have its keys
-    hint: to try this program on other machines, put their config into another folder
-    hint: for a new cluster on these nodes run `rke remove` first; if its nodes were installed anew, move `cluster.rkestate` and `kube_config_cluster.yml` away
+    hint: rke-operator cannot adopt RKE clusters yet: keep using `rke` for this cluster, and keep `cluster.rkestate` and `kube_config_cluster.yml`, which contain its keys
+    hint: to use rke-operator on other machines, put their config into another folder
+    hint: for a new cluster on these nodes run `rke remove` first; if the nodes were reinstalled, move `cluster.rkestate` and `kube_config_cluster.yml` away
     ");
     for command in [
         &["validate"][..],
@@ -242,14 +242,11 @@ fn what_cannot_be_rotated_is_refused_before_a_node_is_contacted() {
     for flag in ["--service-account-key", "--rotate-ca"] {
         let ran = context.run(&["cert", "rotate", flag, "--yes"]);
         assert_eq!(ran.code, Some(1), "{ran}");
-        assert!(ran.stderr.contains("there is no state"), "{ran}");
+        assert!(ran.stderr.contains("no cluster state found"), "{ran}");
     }
     let ran = context.run(&["cert", "rotate", "--yes"]);
     assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr.contains("there is no state of a cluster"),
-        "{ran}"
-    );
+    assert!(ran.stderr.contains("no cluster state found"), "{ran}");
 }
 
 #[test]
@@ -289,10 +286,7 @@ fn a_key_that_is_not_managed_is_not_rotated() {
     let managed = with("secrets_encryption_config: {enabled: true}");
     let ran = managed.run(&rotate);
     assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr.contains("there is no state of a cluster"),
-        "{ran}"
-    );
+    assert!(ran.stderr.contains("no cluster state found"), "{ran}");
 }
 
 #[test]
@@ -312,9 +306,9 @@ fn a_bucket_is_named_and_its_secret_never_shown() {
     insta::assert_snapshot!(ran, @"
     exit code 1
     ----- stderr -----
-    error: no bucket is named
+    error: no bucket is configured
 
-    hint: write it under `s3backupconfig` in `services.etcd.backup_config`, or give `--bucket-name` and `--s3-endpoint`
+    hint: set `s3backupconfig` in `services.etcd.backup_config`, or use `--bucket-name` and `--s3-endpoint`
     ");
     let with = |more: &[&str]| context.run(&[&flags[..], more].concat());
     let bad = with(&["--bucket-name", "a/b", "--access-key", "me"]);
@@ -336,10 +330,10 @@ fn a_bucket_is_named_and_its_secret_never_shown() {
     insta::assert_snapshot!(context.run(&["etcd", "snapshot-save"]), @"
     exit code 1
     ----- stderr -----
-    error: there is no state of a cluster in `cluster.rke-operator.json`
+    error: no cluster state found in `cluster.rke-operator.json`
 
-    hint: `rke-operator up` makes the cluster and its state
-    hint: name the config of a cluster that is there with `--config FILE`: its state lies beside it
-    hint: a lost state is read back by `rke-operator up --recover ID`; where the machines are gone, too, out of a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`
+    hint: `rke-operator up` creates the cluster and its state
+    hint: use `--config FILE` to select an existing cluster: its state file is next to the config
+    hint: to recover a lost state, use `rke-operator up --recover ID`; if the machines are gone, too, restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`
     ");
 }

@@ -187,7 +187,7 @@ fn without_a_state_there_is_no_kubeconfig_and_no_certificate() {
     ] {
         let ran = Context::new().run(command);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran}");
-        assert!(ran.stderr.contains("there is no state"), "{ran}");
+        assert!(ran.stderr.contains("no cluster state found"), "{ran}");
         assert!(ran.stderr.contains("hint: "), "{ran}");
     }
 }

@@ -155,7 +155,7 @@ async fn a_lost_bastion_is_dialled_again() {
 async fn a_node_that_the_bastion_cannot_reach() {
     insta::assert_snapshot!(refused(&site(), "gone").await, @"
     cannot reach node `gone` (through the bastion host 203.0.113.1): sshd refused the channel (ConnectFailed)
-    hint: the bastion host 203.0.113.1 has no way to port 22 of `gone`: is sshd running there, and on that port?
+    hint: the bastion host 203.0.113.1 cannot reach port 22 of `gone`: is sshd running there, and on that port?
     ");
 }
 
@@ -176,7 +176,7 @@ async fn a_bastion_that_forbids_connections() {
         .faults(|faults| faults.access = Access::NoForwarding);
     insta::assert_snapshot!(refused(&site, "n1").await, @"
     cannot reach node `n1` (through the bastion host 203.0.113.1): sshd refused the channel (AdministrativelyProhibited)
-    hint: sshd on the bastion host 203.0.113.1 may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user
+    hint: sshd on the bastion host 203.0.113.1 may set `AllowTcpForwarding no` or `PermitOpen`: allow forwarding for this user
     ");
 }
 
@@ -187,8 +187,8 @@ async fn the_bastions_host_key_is_verified() {
     site.bastion.change_host_key();
     insta::assert_snapshot!(refused(&site, "n1").await, @"
     cannot reach node `n1` (through the bastion host 203.0.113.1): the host key of the bastion host `203.0.113.1` has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
-    hint: the other key is on record in test line 1
-    hint: if the node was installed anew, take that line away; if not, someone may be listening
+    hint: a different key is recorded in test line 1
+    hint: if the node was reinstalled, remove that line; if not, this may be a man-in-the-middle attack
     ");
     assert!(site.nodes.values().all(|node| node.connections() == 0));
 }
@@ -270,7 +270,7 @@ async fn a_bastion_that_refuses_the_login_is_asked_once() {
     insta::assert_snapshot!(one, @"
     cannot reach node `n1` (through the bastion host 203.0.113.1): the bastion host `203.0.113.1` refuses the login of `rke` with the SSH key from `~/.ssh/id_ed25519`
     hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `rke` the right user, and is it in `authorized_keys` of `rke` on the bastion host?
-    hint: sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on the bastion host. Besides a key that is not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`
+    hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the bastion host. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     ");
     assert_eq!(one.replace("n1", "n2"), other);
     assert_eq!(site.bastion.connections(), 1);
@@ -369,10 +369,10 @@ async fn an_agent_that_has_nothing_or_is_not_there() {
     let nowhere = connect(&host, &nowhere).await.expect_err("no agent");
     insta::assert_snapshot!(format!("{}\n\n{}", shown(&empty), shown(&nowhere)), @"
     cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent has no keys
-    hint: `ssh-add FILE` gives it one
+    hint: `ssh-add FILE` adds one
 
     cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent at `/nowhere/agent` does not answer: No such file or directory (os error 2)
-    hint: is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` tells
+    hint: is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` checks both
     ");
     assert_eq!(host.connections(), 0, "nothing is dialled without a key");
 }

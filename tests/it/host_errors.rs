@@ -124,7 +124,7 @@ async fn a_server_that_says_nothing() {
     let error = connect(&host.login(), &known(&host), &Mute(b"")).await;
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) did not answer within 20 s: the port is open, and sshd did not say its version
-    hint: the node may be out of memory, or its disk may hang: its console, and `ssh -v` from here, tell more
+    hint: the node may be out of memory, or its disk may hang: check its console, and `ssh -v` from here
     class: Transient
     ");
 }
@@ -139,7 +139,7 @@ async fn a_server_that_is_not_sshd() {
         error.to_string(),
         "no SSH session with node `n1` (10.0.0.2); it said: HTTP/1.1 400 Bad Request"
     );
-    assert_eq!(error.hints(), ["is it sshd that listens on port 22?"]);
+    assert_eq!(error.hints(), ["check that sshd listens on port 22"]);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn an_unknown_host_key() {
     let error = connect(&host.login(), "", &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     the host key of node `n1` (10.0.0.2) is not known: ssh-ed25519 SHA256:4A9jyZBOhnKZvcGQ6TRFbf5Gymb41AfYvYaVmWHD+G4
-    hint: compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node
+    hint: compare it with the output of `ssh-keygen -lf` for the key files in `/etc/ssh` on the node
     hint: if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`, or `AcceptNew` in `spec.ssh.hostKeys`), or add it to the known hosts
     class: User
     ");
@@ -162,8 +162,8 @@ async fn a_changed_host_key() {
     let error = connect(&host.login(), &known, &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     the host key of node `n1` (10.0.0.2) has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
-    hint: the other key is on record in `known_hosts` line 1
-    hint: if the node was installed anew, take that line away; if not, someone may be listening
+    hint: a different key is recorded in `known_hosts` line 1
+    hint: if the node was reinstalled, remove that line; if not, this may be a man-in-the-middle attack
     class: Host
     ");
 }
@@ -204,7 +204,7 @@ async fn the_wrong_user() {
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from `~/.ssh/id_ed25519`
     hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `root` the right user, and is it in `authorized_keys` of `root` on the node?
-    hint: sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on the node. Besides a key that is not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`
+    hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the node. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     class: Host
     ");
 }
@@ -329,21 +329,21 @@ async fn docker_cannot_be_reached() {
 
     Denied
     cannot reach Docker on node `n1` (10.0.0.2): user `rke` may not use `/var/run/docker.sock`
-    hint: the user must be in group docker: `sudo usermod -aG docker rke`
+    hint: add the user to the group `docker`: `sudo usermod -aG docker rke`
     hint: or let sudo run it without a password, with a line of sudoers: `rke ALL=(root) NOPASSWD: /usr/bin/docker`
     class: Host
 
     SudoOnly
     cannot reach Docker on node `n1` (10.0.0.2): user `rke` may not use `/var/run/docker.sock`
-    hint: the user must be in group docker: `sudo usermod -aG docker rke`
+    hint: add the user to the group `docker`: `sudo usermod -aG docker rke`
     hint: or let sudo run it: `sudo -n docker version` as `rke` on the node shows why it does not, and a line of sudoers is `rke ALL=(root) NOPASSWD: /usr/bin/docker`
     class: Host
 
     NoForwarding
     cannot reach Docker on node `n1` (10.0.0.2): sshd refused the connection to `/var/run/docker.sock`
-    hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
-    hint: or install Docker's command line on the node: then that carries the connections
-    hint: the user must be in group docker: `sudo usermod -aG docker rke`
+    hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: allow forwarding for this user
+    hint: or install Docker's command line on the node, which can carry the connections instead
+    hint: add the user to the group `docker`: `sudo usermod -aG docker rke`
     class: Host
     ");
 }
@@ -361,9 +361,9 @@ async fn a_node_that_refuses_commands_cannot_be_asked() {
     cannot reach Docker on node `n1` (10.0.0.2): sshd refused the connection to `/var/run/docker.sock`
       caused by: cannot run a command on node `n1` (10.0.0.2)
       caused by: The request was rejected by the other party
-    hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
-    hint: or install Docker's command line on the node: then that carries the connections
-    hint: the user must be in group docker: `sudo usermod -aG docker rke`
+    hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: allow forwarding for this user
+    hint: or install Docker's command line on the node, which can carry the connections instead
+    hint: add the user to the group `docker`: `sudo usermod -aG docker rke`
     class: Host
     ");
 }
@@ -433,8 +433,8 @@ async fn ports_that_are_closed_and_ports_that_are_forbidden() {
     class: Transient
 
     sshd on node `n1` (10.0.0.2) forbids connections to its port 6443
-    hint: sshd on this node may set `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
-    hint: or install bash on the node: then that carries the connections
+    hint: sshd on this node may set `AllowTcpForwarding no` or `DisableForwarding yes`: allow forwarding for this user
+    hint: or install bash on the node, which can carry the connections instead
     class: Host
     ");
 }
@@ -468,7 +468,7 @@ async fn a_full_disk() {
     let error = host.write_files(&[].into(), &files).await.unwrap_err();
     insta::assert_snapshot!(shown(&error), @r"
     cannot write files on node `n1` (10.0.0.2): no space left for `/etc/kubernetes/a`
-    hint: make room on the file system of `/etc/kubernetes/a` on the node
+    hint: free space on the file system of `/etc/kubernetes/a` on the node
     class: Host
     ");
 }
@@ -499,15 +499,15 @@ async fn pulls_that_fail() {
         .join("\n\n");
     insta::assert_snapshot!(texts, @r"
     cannot pull image `rancher/nowhere:1` on node `n1` (10.0.0.2): pull access denied for rancher/nowhere:1, repository does not exist or may require 'docker login'
-    hint: is the name right, and may the node's Docker pull it with the login that `private_registries` has for it, if any?
+    hint: is the name correct, and may the node's Docker pull it with the login in `private_registries`, if there is one?
     class: User
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): unexpected EOF
-    hint: can the node reach the image's registry, and does it take pulls with the login that `private_registries` has for it, if any? One that counts them (Docker Hub) answers `toomanyrequests` for a while; a login of `docker login` on the node is not used
+    hint: can the node reach the image's registry, and does the registry accept pulls with the login in `private_registries`, if there is one? A registry with a rate limit (Docker Hub) answers `toomanyrequests` for a while; a `docker login` on the node is not used
     class: Transient
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): no space left for `/var/lib/docker`
-    hint: make room on the file system of `/var/lib/docker` on the node
+    hint: free space on the file system of `/var/lib/docker` on the node
     class: Host
     ");
 }

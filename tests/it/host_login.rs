@@ -167,7 +167,7 @@ async fn a_penalty_is_waited_for_and_its_reason_is_said() {
     );
     insta::assert_snapshot!(shown(&error), @r"
     no SSH session with node `n1` (10.0.0.2); it said: Not allowed at this time
-    hint: sshd on the node shuts this address out for a while after failed logins (`PerSourcePenalties`): wait, or restart it there
+    hint: sshd on the node blocks this address for a while after failed logins (`PerSourcePenalties`): wait, or restart sshd there
     ");
 }
 
@@ -182,7 +182,7 @@ async fn whoever_is_no_sshd_is_told_at_once_with_its_own_words() {
     assert_eq!(server.dialled.load(Ordering::SeqCst), 1);
     insta::assert_snapshot!(shown(&error), @r"
     no SSH session with node `n1` (10.0.0.2); it said: HTTP/1.1 400 Bad \u{1b}[31mRequest
-    hint: is it sshd that listens on port 22?
+    hint: check that sshd listens on port 22
     ");
 }
 
@@ -276,19 +276,19 @@ async fn a_shell_that_runs_no_command_is_quoted() {
     }
     insta::assert_snapshot!(texts.join("\n\n"), @r#"
     the shell of `rke` on node `n1` (10.0.0.2) ended with status 1 and did not run a command; it said: WARNING: Your password has expired. Password change required but no TTY available.
-    hint: the password of `rke` has to be changed before anything runs: `sudo chage -M -1 rke` on the node, or `sudo passwd rke`
+    hint: the password of `rke` must be changed before any command can run: `sudo chage -M -1 rke` on the node, or `sudo passwd rke`
 
     the shell of `rke` on node `n1` (10.0.0.2) ended with status 142 and did not run a command; it said: Please login as the user "ubuntu" rather than the user "root".
     hint: write `user: ubuntu` for this node
 
     the shell of `rke` on node `n1` (10.0.0.2) ended with status 1 and did not run a command; it said: This service allows sftp connections only.
-    hint: `rke` is for sftp alone (`ForceCommand internal-sftp` or such a shell on the node): name another user
+    hint: `rke` is restricted to sftp (`ForceCommand internal-sftp` or such a shell on the node): use another user
 
     the shell of `rke` on node `n1` (10.0.0.2) ended with status 1 and did not run a command; it said: This account is currently not available.
     hint: `sudo usermod -s /bin/sh rke` on the node gives the account a shell
 
     the shell of `rke` on node `n1` (10.0.0.2) ended with status 0 and did not run a command
-    hint: the files with which the shell of `rke` starts (`~/.bashrc`, `~/.profile`, `~/.zshenv`) may not read standard input, `exec` or `exit` where there is no terminal: `ssh rke@10.0.0.2 echo ok </dev/null` has to print `ok`
+    hint: the startup files of the shell of `rke` (`~/.bashrc`, `~/.profile`, `~/.zshenv`) must not read standard input, `exec` or `exit` without a terminal: `ssh rke@10.0.0.2 echo ok </dev/null` must print `ok`
     "#);
 }
 
@@ -340,7 +340,7 @@ async fn no_way_and_nobody_there_are_two_things() {
     assert_eq!(
         hints,
         [
-            "nobody answers for `10.0.0.2`: is the node up, and is that its address?",
+            "nothing answers at `10.0.0.2`: is the node up, and is that its address?",
             "this machine has no route to `10.0.0.2`: `ip route get 10.0.0.2` here shows why",
             "is the node up, and does a firewall let port 22 through?",
             "nothing listens on port 22 there: is sshd running, and on that port?",
@@ -383,12 +383,12 @@ fn a_refused_login_says_what_was_tried_and_what_was_not() {
         @r"
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from ssh-agent
     hint: tried: SHA256:a. Is `root` the right user, and is it in `authorized_keys` of `root` on the node?
-    hint: sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on the node. Besides a key that is not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`
+    hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the node. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
 
     node `n1` (10.0.0.2) refuses the login of `root` with 3 SSH keys from ssh-agent; it said: Too many authentication failures
-    hint: sshd hung up after 3 keys (`MaxAuthTries`); not tried: SHA256:d, SHA256:e. Name the right one in `ssh_key_path`: with its `.pub` beside it, it is tried first
+    hint: sshd hung up after 3 keys (`MaxAuthTries`); not tried: SHA256:d, SHA256:e. Set the right one in `ssh_key_path`: with its `.pub` next to it, it is tried first
     hint: tried: SHA256:a, SHA256:b, SHA256:c. Is `root` the right user, and is one of them in `authorized_keys` of `root` on the node?
-    hint: sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on the node. Besides a key that is not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`
+    hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the node. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     "
     );
 }

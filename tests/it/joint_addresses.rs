@@ -45,7 +45,7 @@ async fn refused(runner: &Runner, intent: &Intent, node: &str, what: &str) {
     let said = error.to_string();
     assert!(said.contains(&format!("node `{node}` is {what}")), "{said}");
     let hints = error.hints().join("\n");
-    let cure = format!("take `{node}` out of the config, run `up`");
+    let cure = format!("remove `{node}` from the config, run `up`");
     assert!(hints.contains(&cure), "{hints}");
     assert!(runner.remote.world(|world| *world == before));
 }
@@ -163,7 +163,7 @@ fn another_range_of_pods_or_services_is_refused() {
             assert!(said.contains(&why), "{said}");
             let hints = error.hints().join("\n");
             assert!(
-                hints.contains(&format!("write {was} as `{key}` again")),
+                hints.contains(&format!("set `{key}` to {was} again")),
                 "{hints}"
             );
             assert!(runner.remote.world(|world| *world == before));
@@ -186,7 +186,7 @@ fn another_domain_is_refused() {
         let said = error.to_string();
         let why = format!("names in {was}: the domain cannot be changed to example.internal");
         assert!(said.contains(&why), "{said}");
-        let cure = format!("write {was} as `services.kubelet.cluster_domain` again");
+        let cure = format!("set `services.kubelet.cluster_domain` to {was} again");
         assert!(error.hints().join("\n").contains(&cure));
         assert!(runner.remote.world(|world| *world == before));
         intent.services.cluster_domain = was;

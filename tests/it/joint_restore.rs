@@ -229,10 +229,7 @@ fn a_restore_that_was_cut_off_is_taken_back() {
             };
             if runner.remote.world(|world| starts(world)) {
                 let error = back.converge(&goal).await.unwrap_err();
-                assert!(
-                    error.to_string().contains("cannot be taken back"),
-                    "{error}"
-                );
+                assert!(error.to_string().contains("cannot be undone"), "{error}");
                 served += 1;
                 continue;
             }

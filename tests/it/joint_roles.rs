@@ -332,7 +332,7 @@ fn roles_wait_for_a_cluster_that_is_made_and_do_not_come_with_a_release() {
         assert!(dies(&runner, &Goal::Up(&goal), cut).await);
         let less = of(&[CENTRAL, WORKER]);
         let said = refused(&runner, &less.intent()).await;
-        assert!(said.contains("the cluster was not made yet"), "{said}");
+        assert!(said.contains("the cluster was not created yet"), "{said}");
         settle(&runner, &goal).await;
         settle(&runner, &less.intent()).await;
     });

@@ -40,7 +40,7 @@ const FAULTS: [Fault; 21] = [
         code: 3,
         says: "has changed or is revoked",
         cure: Cure::Done(
-            "the other key is on record in",
+            "a different key is recorded in",
             "rm /etc/ssh/ssh_host_* && mv /root/keys/* /etc/ssh/ && rmdir /root/keys && systemctl restart ssh",
         ),
     },
@@ -199,7 +199,7 @@ const FAULTS: [Fault; 21] = [
         code: 2,
         says: "remaps users",
         cure: Cure::Done(
-            "take `userns-remap` out of /etc/docker/daemon.json and restart Docker",
+            "remove `userns-remap` from /etc/docker/daemon.json and restart Docker",
             "mv /root/daemon.json /etc/docker/daemon.json && systemctl restart docker",
         ),
     },

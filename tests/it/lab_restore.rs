@@ -281,7 +281,7 @@ fn what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops() {
     let refused = site.run(&["etcd", "snapshot-restore", "--name", "s1", "--yes", "--s3"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("no bucket is named"),
+        refused.stderr.contains("no bucket is configured"),
         "{}",
         refused.stderr
     );

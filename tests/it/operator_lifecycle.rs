@@ -175,7 +175,7 @@ async fn conditions_name_what_is_wrong() {
         (
             "EtcdHealthy",
             "QuorumLost",
-            "container `etcd` has ended with exit code 1",
+            "container `etcd` has exited with code 1",
             |nodes| nodes.end("n1", "etcd"),
         ),
         (

@@ -527,5 +527,5 @@ async fn init_refuses_what_an_operator_cannot_do() {
     let empty = Context::with(&cluster_yml());
     let ran = init(&empty, &[]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("there is no state"), "{ran}");
+    assert!(ran.stderr.contains("no cluster state found"), "{ran}");
 }

@@ -470,7 +470,7 @@ fn each_fact_has_its_reason() {
             },
             T::EtcdHealthy,
             Reason::MembersDown,
-            "`n3`: container `etcd` is not there",
+            "`n3`: container `etcd` is missing",
         ),
         (
             "one member's etcd keeps ending",
@@ -506,7 +506,7 @@ fn each_fact_has_its_reason() {
             },
             T::Available,
             Reason::QuorumLost,
-            "`n2`: container `etcd` has ended with exit code 1",
+            "`n2`: container `etcd` has exited with code 1",
         ),
         (
             "all are silent, which is not all that ended",
@@ -568,14 +568,14 @@ fn each_fact_has_its_reason() {
             },
             T::Available,
             Reason::APIServerDown,
-            "container `kube-apiserver` is not there",
+            "container `kube-apiserver` is missing",
         ),
         (
             "a scheduler has ended",
             |a| ends(a, "n1", "kube-scheduler", Some(ContainerState::Exited(1))),
             T::ControlPlaneHealthy,
             Reason::ComponentDown,
-            "`n1`: container `kube-scheduler` has ended with exit code 1",
+            "`n1`: container `kube-scheduler` has exited with code 1",
         ),
         (
             "a node is not Ready",

@@ -434,7 +434,7 @@ impl Reconcile<'_> {
         let running = self.running.lock().await;
         let mut base = ConditionSet::new();
         if replaces {
-            let text = "etcd's data are being replaced by a snapshot";
+            let text = "etcd's data is being replaced by a snapshot";
             base.set(ConditionType::Available, Reason::Restoring, text);
         }
         let sinks = (&mut self.status, &mut probed);

@@ -163,7 +163,7 @@ impl Found {
 
     /// After a survey that failed: what cannot be seen is not claimed.
     pub(super) fn blind(error: &Error) -> Self {
-        let mut found = Self::unseen("it cannot be seen at the moment");
+        let mut found = Self::unseen("it cannot be determined at the moment");
         found.unreachable(error);
         if let Error::Pki(clock @ PkiError::Clock { .. }) = error {
             let kind = ConditionType::CertificatesValid;

@@ -52,13 +52,11 @@ pub(super) fn errors(
         ),
         hints: vec![
             format!(
-                "write {was} as its `internal_address` again; `address`, which SSH dials, may be \
-                 another one"
+                "set its `internal_address` to {was} again; `address`, which SSH connects to, may differ"
             ),
             format!(
-                "to change it: take `{name}` out of the config, run `up`, write it again with the new \
-                 address, and run `up`; at least one other control plane, and a majority of etcd's \
-                 members, have to serve meanwhile"
+                "to change it: remove `{name}` from the config, run `up`, add it again with the new address, and \
+                run `up`; at least one other control plane, and a majority of etcd's members, must serve meanwhile"
             ),
         ],
         class: ErrorClass::User,

@@ -52,8 +52,8 @@ fn moves(state: &ClusterState, why: &str) -> PreflightError {
             state.cluster_name
         ),
         hints: vec![
-            "write `services.etcd` and the roles as they were, and look whether this is the right file for this cluster".to_owned(),
-            "to move, bring up a new cluster there, and take over what runs here with a backup of its objects".to_owned(),
+            "restore `services.etcd` and the roles, and check that this is the right file for this cluster".to_owned(),
+            "to move, create a new cluster there, and restore a backup of this cluster's objects into it".to_owned(),
         ],
         class: ErrorClass::User,
     }
@@ -104,7 +104,7 @@ fn of_this_cluster(
     }
     if *has != is {
         let why = format!(
-            "has its data in an external etcd ({}), and the config leads elsewhere ({})",
+            "has its data in an external etcd ({}), but the config names another one ({})",
             told(has),
             told(&is)
         );
@@ -113,15 +113,17 @@ fn of_this_cluster(
     (*holds_keys && has_written_nothing(state, have)).then(|| PreflightError {
         node: None,
         message: format!(
-            "the external etcd at `{}` holds keys below `{}` already: another Kubernetes has its data there, and this cluster is new; nothing is changed while that is so",
+            "the external etcd at `{}` holds keys below `{}` already: another Kubernetes has its data there, and \
+            this cluster is new; nothing is changed while that is so",
             etcd.servers(),
             keys_below(&etcd.prefix)
         ),
         hints: vec![
-            "write a prefix of this cluster's own: `services.etcd.path`".to_owned(),
+            "set a dedicated prefix for this cluster: `services.etcd.path`".to_owned(),
             "if this is the cluster whose state was lost: `rke-operator up --recover ID` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: ID`) reads it back from the nodes".to_owned(),
             format!(
-                "if whoever wrote those keys is gone for good: look at them with `etcdctl get --prefix --keys-only --limit 10 {0}`, and delete them with `etcdctl del --prefix {0}`",
+                "if the Kubernetes that wrote those keys is gone for good: inspect them with `etcdctl get --prefix \
+                --keys-only --limit 10 {0}`, and delete them with `etcdctl del --prefix {0}`",
                 keys_below(&etcd.prefix)
             ),
         ],
@@ -137,7 +139,7 @@ fn another_etcd(
     state: &ClusterState,
 ) -> PreflightError {
     let why = format!(
-        "has its data in an external etcd ({}), and the config leads elsewhere ({})",
+        "has its data in an external etcd ({}), but the config names another one ({})",
         told(has),
         told(is)
     );
@@ -148,7 +150,7 @@ fn another_etcd(
         if holds_keys {
             format!(
                 "if that etcd was restored from a snapshot of this cluster's data: `rke-operator up \
-                 --accept-etcd {id}` (a `Cluster` has the annotation `{}: {id}`) goes on with it",
+                 --accept-etcd {id}` (a `Cluster` has the annotation `{}: {id}`) continues with it",
                 label::ACCEPT_ETCD
             )
         } else {
@@ -179,16 +181,20 @@ pub(super) fn lost_its_data(state: &ClusterState, keyspace: &EtcdKeyspace) -> Pr
     PreflightError {
         node: None,
         message: format!(
-            "the external etcd has lost the data of cluster `{}`: the API answers, and nothing is in it of what this cluster held; nothing is changed while that is so",
+            "the external etcd has lost the data of cluster `{}`: the API answers, and nothing that this cluster \
+            held is in it; nothing is changed while that is so",
             state.cluster_name
         ),
         hints: vec![
             format!(
-                "ask whoever runs that etcd ({}) to restore it, below its prefix; where that gives it another cluster id, `rke-operator up --accept-etcd ID` (a `Cluster` has the annotation `{}: ID`) goes on with it",
+                "ask the owner of that etcd ({}) to restore it, below its prefix; if that gives it another cluster \
+                id, `rke-operator up --accept-etcd ID` (a `Cluster` has the annotation `{}: ID`) continues \
+                with it",
                 told(keyspace),
                 label::ACCEPT_ETCD
             ),
-            "if the data is gone for good: give the cluster back with `rke-operator remove` (of a `Cluster`: the deletion of the object), and bring it up anew".to_owned(),
+            "if the data is gone for good: remove the cluster with `rke-operator remove` (of a `Cluster`: the \
+            deletion of the object), and create it again".to_owned(),
         ],
         class: ErrorClass::Host,
     }

@@ -88,7 +88,8 @@ fn foreign_state(name: &NodeName, other: &ClusterId) -> PreflightError {
         ),
         [
             "check the node's address in this config".to_owned(),
-            "give it back first, with the config of that cluster and `rke-operator remove` (of a `Cluster`: the deletion of that object)".to_owned(),
+            "remove that cluster from the node first, with its config and `rke-operator remove` (of a `Cluster`: the \
+            deletion of that object)".to_owned(),
         ],
     )
 }
@@ -101,7 +102,8 @@ fn foreign_claim(name: &NodeName, claim: &ContainerFact) -> PreflightError {
         format!("node `{name}` belongs to another cluster: `{owner}` (id `{id}`)"),
         [
             format!(
-                "give it back first, with the config of `{owner}` and `rke-operator remove` (of a `Cluster`: the deletion of that object)"
+                "remove that cluster from the node first, with the config of `{owner}` and `rke-operator remove` (of a \
+                `Cluster`: the deletion of that object)"
             ),
             "or check the node's address in this config".to_owned(),
         ],
@@ -123,9 +125,9 @@ fn another_node(name: &NodeName, other: &str) -> PreflightError {
         node: Some(name.clone()),
         message: format!("the machine of node `{name}` is node `{other}` of this cluster"),
         hints: vec![
-            "look whether the addresses of these nodes are exchanged in the config".to_owned(),
+            "check whether the addresses of these nodes are swapped in the config".to_owned(),
             format!(
-                "or write `{other}` into the config again: renaming a node is not supported yet"
+                "or use the name `{other}` in the config again: renaming a node is not supported yet"
             ),
         ],
         class: ErrorClass::User,
@@ -137,13 +139,12 @@ fn foreign_mark(name: &NodeName, id: &str) -> PreflightError {
     PreflightError::host(
         name,
         format!(
-            "node `{name}` belongs to another cluster (id `{id}`, says `{}`), whose containers \
-             Docker has lost",
+            "node `{name}` belongs to another cluster (id `{id}`, according to `{}`), whose containers Docker has lost",
             path::CLUSTER_ID
         ),
         [
-            "with that cluster's config they are brought back by `rke-operator up` (of a `Cluster`: its next pass), and the \
-             node is cleaned by `rke-operator remove` (of a `Cluster`: the deletion of that object)"
+            "with that cluster's config, they are restored by `rke-operator up` (of a `Cluster`: its next \
+            reconcile), and the node is cleaned by `rke-operator remove` (of a `Cluster`: the deletion of that object)"
                 .to_owned(),
             "or check the node's address in this config".to_owned(),
         ],
@@ -160,7 +161,7 @@ fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
     let foreign = facts.containers.iter().filter(|(_, fact)| !ours(fact));
     let (rke, others): (Vec<_>, Vec<_>) = foreign
         .filter(|(container, fact)| {
-            // A name that nobody gives to anything else, or one that this node needs.
+            // A name that is used for nothing else, or one that this node needs.
             let component = Component::named(container);
             let kubernetes = component.is_some_and(|named| named != Component::NginxProxy);
             let needed = component.is_some_and(|named| host.containers.contains_key(&named));
@@ -204,8 +205,8 @@ pub(in crate::plan) fn rke_cluster<'a>(
             quoted(containers)
         ),
         [
-            "taking over a cluster of RKE in place comes with a later release: until then go on with \
-             `rke`, and keep its `cluster.rkestate`, which has its keys"
+            "rke-operator cannot adopt RKE clusters yet: keep using `rke` for this cluster, and keep its \
+            `cluster.rkestate`, which contains its keys"
                 .to_owned(),
             "to use the node for a new cluster, run `rke remove` with its old cluster.yml and \
              that `cluster.rkestate`"
@@ -214,7 +215,7 @@ pub(in crate::plan) fn rke_cluster<'a>(
     )
 }
 
-/// A cluster of ours whose claim is gone still owns what belongs to its id.
+/// A cluster whose claim is gone still owns what carries its id.
 fn has_an_owner(container: &str, fact: &ContainerFact) -> bool {
     container != CLAIM && fact.labels.contains_key(label::CLUSTER_ID)
 }
@@ -239,8 +240,8 @@ fn foreign_container(name: &NodeName, container: &str, fact: &ContainerFact) -> 
             fact.image
         ),
         [
-            format!("`docker inspect {short}` on the node tells what it is"),
-            format!("if it is not needed: `docker rm -f {short}`"),
+            format!("`docker inspect {short}` on the node shows what it is"),
+            format!("if you do not need it, remove it: `docker rm -f {short}`"),
         ],
     )
 }
@@ -287,7 +288,7 @@ pub(in crate::plan) fn listener(port: u16, facts: &HostFacts) -> (String, String
     if let Some((container, fact)) = container {
         return (
             format!("the container `{container}` (image `{}`)", fact.image),
-            format!("`docker inspect {container}` on the node tells what it is"),
+            format!("`docker inspect {container}` on the node shows what it is"),
         );
     }
     if owner == "docker.service" {
@@ -298,7 +299,7 @@ pub(in crate::plan) fn listener(port: u16, facts: &HostFacts) -> (String, String
     }
     (
         format!("`{owner}`, which is not this cluster's"),
-        format!("`systemctl status {owner}` on the node tells what it is"),
+        format!("`systemctl status {owner}` on the node shows what it is"),
     )
 }
 
@@ -314,13 +315,13 @@ fn folders(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         errors.push(PreflightError::host(
             name,
             format!(
-                "`{folder}` exists on node `{name}`, and only root may look into it: whether \
-                 it holds the data of another Kubernetes is not known"
+                "`{folder}` exists on node `{name}`, and only root can read it: it may hold the data of another \
+                Kubernetes"
             ),
             [
                 format!("`sudo find {folder} -type f` on the node shows what is in it"),
                 format!(
-                    "if that is nothing: `sudo rmdir {folder}`, or, where it holds the mount points of empty disks, \
+                    "if that shows nothing: `sudo rmdir {folder}`, or, if it holds the mount points of empty disks, \
                      `sudo find {folder} -type d -exec chmod a+rx '{{}}' +`"
                 ),
             ],
@@ -345,10 +346,10 @@ fn others_moved_in(name: &NodeName, facts: &HostFacts) -> Option<PreflightError>
                 files.join(", ")
             ),
             [
-                "if the node is to come back into this cluster, remove the other Kubernetes first with its own \
-                 tool: `kubeadm reset`, `k3s-uninstall.sh`"
+                "to return the node to this cluster, remove the other Kubernetes first with its own tool: `kubeadm \
+                reset`, `k3s-uninstall.sh`"
                     .to_owned(),
-                format!("else take `{name}` out of the config"),
+                format!("otherwise remove `{name}` from the config"),
             ],
         )
     })
@@ -373,7 +374,7 @@ fn another_kubernetes(name: &NodeName, facts: &HostFacts, full: &[&str]) -> Pref
         left.push(format!("{mounts} mounts below its folders"));
     }
     let message = format!(
-        "another Kubernetes is or was on node `{name}`, which no cluster of ours has claimed: {}",
+        "another Kubernetes is or was on node `{name}`, which no rke-operator cluster has claimed: {}",
         left.join(", ")
     );
     let mut hints = vec![
@@ -381,10 +382,10 @@ fn another_kubernetes(name: &NodeName, facts: &HostFacts, full: &[&str]) -> Pref
          `k3s-uninstall.sh`"
             .to_owned(),
         format!(
-            "`sudo find {} -maxdepth 3 -type f` on the node shows what these hold; this program deletes none of it",
+            "`sudo find {} -maxdepth 3 -type f` on the node shows what they contain; rke-operator deletes none of it",
             full.join(" ")
         ),
-        "what nobody needs any more is put aside by these, in this order:".to_owned(),
+        "to move aside what you no longer need, run these in this order:".to_owned(),
     ];
     if pods > 0 {
         hints.push("`docker rm -f $(docker ps -aq --filter name=^/k8s_)`".to_owned());
@@ -411,8 +412,7 @@ fn another_kubernetes(name: &NodeName, facts: &HostFacts, full: &[&str]) -> Pref
             format!("`sudo mv {folder} {folder}.old`")
         } else {
             format!(
-                "what is on the disks at {} has to be moved to another place by hand; the empty disks may stay \
-                 where they are",
+                "move the content of the disks at {} to another place by hand; the empty disks may stay where they are",
                 quoted(disks)
             )
         });

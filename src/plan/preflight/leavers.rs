@@ -48,20 +48,20 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Option<PreflightError> {
         node: None,
         message: format!("{what}: {names}, and {why}; nothing is changed while that is so"),
         hints: vec![
-            "look whether this is the right file for this cluster".to_owned(),
+            "check that this is the right file for this cluster".to_owned(),
             hint,
         ],
         class: ErrorClass::User,
     };
     if let Some(why) = never(&leaving, want, have) {
-        let hint = "add what takes their place first, then take them away one after the other";
+        let hint = "add their replacements first, then remove them one after the other";
         return Some(error(why, hint.to_owned()));
     }
     let unnamed = leaving.iter().any(|name| !want.lose.contains(*name));
     (unnamed && is_mass(want, have)).then(|| {
         let all = nodes(have).count();
         let hint = format!(
-            "take them away one after the other, or name each: `--lose NAME` (a `Cluster` has the \
+            "remove them one after the other, or name each: `--lose NAME` (a `Cluster` has the \
              annotation `{LOSE}`)"
         );
         error(

@@ -84,7 +84,7 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
             }
             (Some(_), Some(_)) if mass || have.is_taken_by_others(name) => return None,
             (Some(_), Some(_)) => format!(
-                "node `{name}` is not lost: it answers, and is drained and given back without that"
+                "node `{name}` is not lost: it answers, and is drained and cleaned without that"
             ),
             (Some(_), None) => return None,
         };
@@ -92,8 +92,8 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
             node: Some(name.clone()),
             message: why,
             hints: vec![format!(
-                "take `{name}` out of `--lose` (of a `Cluster`: the annotation \
-                 `{LOSE}`): it names only nodes that are gone for good"
+                "remove `{name}` from `--lose` (of a `Cluster`: the annotation `{LOSE}`), which is only for nodes \
+                that are gone for good"
             )],
             class: ErrorClass::User,
         })
@@ -101,7 +101,7 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
     PreflightErrors::unless_empty(errors.chain(unclean).collect())
 }
 
-/// Refuses names that the cluster does not have, for a removal: nothing would come of them, and nobody would know.
+/// Refuses names that the cluster does not have, for a removal: they would have no effect without a message.
 pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), PreflightErrors> {
     let is_node = |name: &&NodeName| saved.is_some_and(|saved| saved.inventory.contains_key(*name));
     let clean = named.clean.iter().map(|name| (name, "clean", CLEAN));
@@ -111,7 +111,7 @@ pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), Prefligh
         node: Some(name.clone()),
         message: format!("the cluster has no node `{name}`"),
         hints: vec![format!(
-            "take `{name}` out of `--{flag}` (of a `Cluster`: the annotation `{annotation}`)"
+            "remove `{name}` from `--{flag}` (of a `Cluster`: the annotation `{annotation}`)"
         )],
         class: ErrorClass::User,
     });
@@ -133,8 +133,8 @@ fn unclean(name: &NodeName, want: &Desired, have: &Actual) -> Option<PreflightEr
         node: Some(name.clone()),
         message: why,
         hints: vec![format!(
-            "take `{name}` out of `--clean` (of a `Cluster`: the annotation `{CLEAN}`): it names only \
-             nodes that the cluster has and that are no longer in the config"
+            "remove `{name}` from `--clean` (of a `Cluster`: the annotation `{CLEAN}`), which is only for nodes of \
+            the cluster that are no longer in the config"
         )],
         class: ErrorClass::User,
     })
@@ -162,17 +162,17 @@ fn silent_error(name: &NodeName) -> PreflightError {
         node: Some(name.clone()),
         message: format!("node `{name}` is no longer in the config and does not answer"),
         hints: vec![
-            format!("bring it back, or write `{name}` into the config again"),
+            format!("bring it back, or add `{name}` to the config again"),
             consent_hint(
                 name,
-                "if it is gone for good, the cluster can go on without it",
+                "if it is gone for good, the cluster can continue without it",
             ),
         ],
         class: ErrorClass::User,
     }
 }
 
-/// Something answers there and lets nobody in, or nobody called: that is no sign that the node is gone.
+/// The address answers and refuses the login, or was not contacted: that is no sign that the node is gone.
 fn closed_error(name: &NodeName, down: &Unreachable) -> PreflightError {
     let mut hints = down.hints.clone();
     hints.push(format!(
@@ -201,15 +201,15 @@ fn replaced_error(name: &NodeName, why: &Replaced) -> PreflightError {
              `{was}`), and nothing of this cluster is on it"
         ),
         Replaced::Wiped => format!(
-            "nothing of this cluster is on node `{name}`, which is a member of etcd: it was \
-             installed anew, or its disks are not mounted"
+            "nothing of this cluster is on node `{name}`, which is a member of etcd: it was reinstalled, or its \
+            disks are not mounted"
         ),
     };
     PreflightError {
         node: Some(name.clone()),
         message,
         hints: vec![
-            format!("look whether the address of `{name}` in the config is the right one"),
+            format!("check that the address of `{name}` in the config is correct"),
             consent_hint(
                 name,
                 "if it takes the place of a machine that is gone for good, the old one leaves \
@@ -231,12 +231,12 @@ fn alive(name: &NodeName, have: &Actual) -> Option<PreflightError> {
         _ if !serves => (
             "etcd does not serve".to_owned(),
             "a node is given up only while a majority of etcd's members answers: bring back \
-             members that are off; where they are gone for good, `rke-operator etcd recover` goes on with one that is left"
+             members that are off; if they are gone for good, `rke-operator etcd recover` continues with one that is left"
                 .to_owned(),
         ),
         ApiView::Unknown | ApiView::Unreachable(_) => (
-            "no API server answers, and only that tells whether its kubelet runs".to_owned(),
-            format!("write `{name}` into the config again, run `up`, and then give it up"),
+            "no API server answers, and only the API shows whether its kubelet runs".to_owned(),
+            format!("add `{name}` to the config again, run `up`, and then give it up"),
         ),
         ApiView::Up(_) => {
             let mut guards = lost::guards(name, have).into_iter();
@@ -253,8 +253,8 @@ fn alive(name: &NodeName, have: &Actual) -> Option<PreflightError> {
     Some(not_given_up(name, &why, &hint))
 }
 
-const CUT_OFF: &str = "it is cut off from here, and not lost: look for the way to it; if it was switched off just now, \
-                       try again in a minute";
+const CUT_OFF: &str = "it is unreachable from here, but not lost: check the network to it; if it was switched off \
+                       just now, try again in a minute";
 
 fn not_given_up(name: &NodeName, why: &str, hint: &str) -> PreflightError {
     PreflightError {

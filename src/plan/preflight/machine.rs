@@ -80,7 +80,7 @@ pub(in crate::plan) fn lacks(host: &DesiredHost, facts: &HostFacts) -> Vec<(Stri
     if host.forbids_swap && system.swap {
         lacks.push((
             "has swap in use, with which kubelet does not start (`fail_swap_on`)".to_owned(),
-            "`sudo swapoff -a` on the node, and take swap out of /etc/fstab; or `fail_swap_on: false` under \
+            "`sudo swapoff -a` on the node, and remove swap from /etc/fstab; or `fail_swap_on: false` under \
              `services.kubelet`"
                 .to_owned(),
         ));
@@ -103,7 +103,7 @@ pub(in crate::plan) fn lacks(host: &DesiredHost, facts: &HostFacts) -> Vec<(Stri
     } else if !lacking.is_empty() {
         lacks.push((
             format!(
-                "runs kernel {}, which has no {}: the rules of kube-proxy or the tunnel between pods cannot be made",
+                "runs kernel {}, which has no {}: the rules of kube-proxy or the tunnel between pods cannot be created",
                 system.kernel,
                 quoted(lacking)
             ),
@@ -127,7 +127,7 @@ fn kernel_words(file: Option<&str>, memory: bool) -> String {
     let words = "cgroup_enable=memory";
     match file {
         _ if !memory => {
-            "let the kernel have it: `cat /proc/cmdline` on the node shows what switches it off"
+            "enable it in the kernel: `cat /proc/cmdline` on the node shows what disables it"
                 .to_owned()
         }
         Some(file) => format!(
@@ -155,7 +155,7 @@ fn docker(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         errors.push(PreflightError::host(
             name,
             format!(
-                "Docker {} on node `{name}` is too old (API {}); 20.10 (API 1.41) is the least",
+                "Docker {} on node `{name}` is too old (API {}); it needs 20.10 (API 1.41) or later",
                 docker.version, docker.api_version
             ),
             ["upgrade Docker on the node".to_owned()],
@@ -182,7 +182,7 @@ fn docker(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
             format!(
                 "Docker on node `{name}` remaps users (`userns-remap`): kubelet cannot be root"
             ),
-            ["take `userns-remap` out of /etc/docker/daemon.json and restart Docker".to_owned()],
+            ["remove `userns-remap` from /etc/docker/daemon.json and restart Docker".to_owned()],
         ));
     }
     if !["x86_64", "amd64", "aarch64", "arm64"].contains(&docker.architecture.as_str()) {
@@ -226,7 +226,7 @@ fn system(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         ),
         [
             "`sudo systemctl enable --now containerd` where the package is installed".to_owned(),
-            "else replace the static or snap Docker by the distribution's or Docker's packages"
+            "otherwise replace the static or snap Docker with the distribution's or Docker's packages"
                 .to_owned(),
         ],
     )]
@@ -248,7 +248,7 @@ fn tools(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         errors.push(PreflightError::host(
             name,
             format!(
-                "containerd {} on node `{name}` is too old; kubelet needs 1.6",
+                "containerd {} on node `{name}` is too old; kubelet needs 1.6 or later",
                 containerd.version
             ),
             ["upgrade containerd on the node".to_owned()],
@@ -261,8 +261,8 @@ fn tools(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         errors.push(PreflightError::host(
             name,
             format!(
-                "containerd on node `{name}` is started in a way that is not understood, so it \
-                 is not changed: `{odd}`"
+                "containerd on node `{name}` is started with flags that rke-operator does not know, so it is not \
+                changed: `{odd}`"
             ),
             [
                 "`--config`, `--root`, `--state` and `--log-level` are carried over; move \
@@ -279,7 +279,7 @@ fn tools(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
                  would carry them"
             ),
             [
-                "the components' health and the cluster's API are asked through them: set \
+                "the components' health and the cluster's API are checked through them: set \
                  `AllowTcpForwarding local` for this user in sshd's configuration, or install bash"
                     .to_owned(),
             ],

@@ -59,7 +59,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
                     errors.push((**error).clone());
                 }
             }
-            // Left as it is, and noted; whether enough answer is judged before there is a plan.
+            // Left as it is, and noted; whether enough answer is checked before there is a plan.
             Some(HostView::Unreachable(_)) => {}
             None => errors.push(PreflightError {
                 node: Some(name.clone()),
@@ -142,7 +142,7 @@ fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
 }
 
 /// An etcd that started without its disk serves an empty cluster. Whatever is written to it then
-/// stands in the way of the real one, and its kubelets end every pod: nothing is.
+/// prevents the recovery of the real one, and its kubelets end every pod: nothing is written.
 fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
     let (Some(saved), ApiView::Up(api)) = (&have.saved, have.api()) else {
         return None;
@@ -158,20 +158,20 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
     Some(PreflightError {
         node: None,
         message: format!(
-            "etcd has lost its data: the API of cluster `{}` answers, and nothing is in it of what \
-             this cluster held; nothing is changed while that is so",
+            "etcd has lost its data: the API of cluster `{}` answers, and nothing that this cluster held is in it; \
+            nothing is changed while that is so",
             saved.cluster_name
         ),
         hints: vec![
             format!(
-                "on {}: `sudo docker stop etcd`, look whether the disk of `{}` is mounted (`findmnt \
+                "on {}: `sudo docker stop etcd`, check whether the disk of `{}` is mounted (`findmnt \
                  -T {}`), mount it, `sudo docker start etcd`",
                 quoted(members.map(|(name, _)| name)),
                 path::ETCD,
                 path::ETCD
             ),
-            "if the data is gone for good: give the cluster back with `rke-operator remove` (of a `Cluster`: the deletion of the object), and \
-             bring it up anew"
+            "if the data is gone for good: remove the cluster with `rke-operator remove` (of a `Cluster`: the \
+            deletion of the object), and create it again"
                 .to_owned(),
         ],
         class: ErrorClass::Host,

@@ -1,5 +1,5 @@
-//! The addresses of the config beside those that a node has: its own, those that its name means, its routes. Pure.
-//! A range of the cluster that is somebody's network already takes that network away from the node, or the cluster's
+//! The addresses of the config, compared with those that a node has: its own, those of its name, its routes. Pure.
+//! A range of the cluster that is already another network takes that network from the node, or the cluster's
 //! from its pods; it is found in no log later.
 
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub(super) fn address(
             "node `{name}` does not have {address}, its `internal_address`: its own are {}",
             quoted_first(5, &facts.system.addresses)
         ),
-        "write as `internal_address` the address of the node's own at which the other nodes reach it",
+        "set `internal_address` to the address of the node's own at which the other nodes reach it",
     ))
 }
 
@@ -192,11 +192,11 @@ fn of_a_cluster(interface: &str) -> bool {
 /// A wider route is none: those to the nodes' parts of the range are narrower. For Services a route that only leads
 /// out of some interface is what a node without a way to everywhere needs.
 fn conflicts(route: &Route, range: Range) -> bool {
-    let somebody = match range.of {
+    let is_a_network = match range.of {
         RangeOf::Pods => true,
         RangeOf::Services => route.via.is_some() || route.of_interface,
     };
-    somebody
+    is_a_network
         && !route.device.is_empty()
         && !of_a_cluster(&route.device)
         && range.net.contains(&route.to)

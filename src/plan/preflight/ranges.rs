@@ -49,7 +49,7 @@ const STAYS: [Stays; 3] = [
         what: "range",
         key: "services.kube-api.service_cluster_ip_range",
     },
-    // The domain is in no flag of its own. An issuer that the config gives is another one, and tells nothing.
+    // The domain has no dedicated flag. An issuer that the config gives is another one, and tells nothing.
     Stays {
         component: Component::ApiServer,
         flag: "service-account-issuer",
@@ -92,7 +92,7 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
                 want.saved.cluster_name
             ),
             hints: vec![format!(
-                "write {was} as `{key}` again; another {what} needs another cluster"
+                "set `{key}` to {was} again; another {what} needs another cluster"
             )],
             class: ErrorClass::User,
         }));
@@ -125,7 +125,7 @@ pub(super) fn network(want: &Desired, have: &Actual) -> Option<PreflightError> {
             want.saved.cluster_name
         ),
         hints: vec![format!(
-            "write `plugin: {was}` under `network` again; another plugin needs another cluster"
+            "set `plugin: {was}` under `network` again; another plugin needs another cluster"
         )],
         class: ErrorClass::User,
     })

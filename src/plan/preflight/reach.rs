@@ -103,7 +103,7 @@ fn cure(
         }
         (Barrier::Silent | Barrier::Rejected, None) => format!(
             "let {open} in from the other nodes: in a firewall on `{to}` (`sudo nft list ruleset`), between the nodes, \
-             or in the cloud (its security groups); where `internal_address` names another network, look at that one"
+             or in the cloud (its security groups); if `internal_address` is in another network, check that one"
         ),
     }
 }

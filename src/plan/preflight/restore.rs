@@ -49,7 +49,8 @@ fn no_survivor(want: &Desired, have: &Actual, epoch: &EtcdEpoch) -> Option<Prefl
     let (message, hint) = if matches!(have.etcd.quorum, Quorum::Serving { .. }) {
         (
             "etcd serves: a majority of its members has all data, and one of them would go on with less".to_owned(),
-            format!("take nodes that are gone out of the config and name them: `rke-operator up --lose NODE` (a `Cluster` has the annotation `{LOSE}`)"),
+            format!("remove nodes that are gone from the config and name them: `rke-operator up --lose NODE` (a \
+            `Cluster` has the annotation `{LOSE}`)"),
         )
     } else if !has_data {
         (
@@ -81,12 +82,12 @@ pub(in crate::plan) fn take_back(
     let serves = serves.map(|name| PreflightError {
         node: Some(name.clone()),
         message: format!(
-            "the restore of {} cannot be taken back: an API server of it was started on node `{name}`, and what was \
+            "the restore of {} cannot be undone: an API server of it was started on node `{name}`, and what was \
              written since would be lost",
             epoch.made_of()
         ),
         hints: vec![
-            format!("go on with it: `{}`; then another snapshot can be restored", epoch.command()),
+            format!("continue it: `{}`; then another snapshot can be restored", epoch.command()),
         ],
         class: ErrorClass::User,
     });
@@ -112,7 +113,8 @@ fn silent(want: &Desired, have: &Actual) -> Vec<PreflightError> {
                 .iter()
                 .cloned()
                 .chain([format!(
-                    "where the machine is gone for good: take `{name}` out of the config, and name it with `--lose {name}` (a `Cluster` \
+                    "if the machine is gone for good: remove `{name}` from the config, and name it with `--lose \
+                    {name}` (a `Cluster` \
                      has the annotation `{LOSE}: {name}`)"
                 )])
                 .collect(),

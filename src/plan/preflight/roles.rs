@@ -22,19 +22,19 @@ pub(super) fn errors(
     let unmade = unmade.then(|| error(
         name,
         format!(
-            "node `{name}` is to give up the role `etcd`, and the cluster was not made yet: its first \
-             members start together"
+            "node `{name}` is to give up the role `etcd`, and the cluster was not created yet: its first members \
+            start together"
         ),
         format!(
-            "write the role `etcd` of `{name}` into the config again, run `up`, and then take it away"
+            "add the role `etcd` of `{name}` to the config again, run `up`, and then remove it"
         ),
     ));
     let newer = roles.control_plane && is_upgraded(name, host, want, have);
     let newer = newer.then(|| error(
         name,
         format!(
-            "node `{name}` is to give up the role `controlplane`, and the config wants another minor \
-             release of Kubernetes: its kubelet would be newer than the API server that it still has"
+            "node `{name}` is to give up the role `controlplane`, and the config asks for another minor release of \
+            Kubernetes: its kubelet would be newer than the API server that it still has"
         ),
         "change the roles first, with the `kubernetes_version` that the cluster has; then the version"
             .to_owned(),

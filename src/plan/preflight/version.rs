@@ -27,7 +27,7 @@ const UNORDERED: [Component; 2] = [Component::NginxProxy, Component::Snapshots];
 /// How many minor releases a kubelet may be older than an API server.
 const SKEW: u32 = 3;
 
-/// What runs on a node of ours against what is wanted there.
+/// The running components of a node, compared with those that are wanted there.
 pub(super) fn errors(
     want: &Desired,
     have: &Actual,
@@ -93,15 +93,15 @@ fn left(name: &NodeName, runs: &str, wanted: ImageVersion) -> PreflightError {
             text(wanted)
         ),
         hints: vec![format!(
-            "bring the node back and run `up` with the release that the cluster has: its kubelet is \
-             replaced; or take `{name}` out of the config, with `--lose {name}` (a `Cluster` has the \
+            "bring the node back and run `up` with the release that the cluster has: its kubelet is replaced; or \
+            remove `{name}` from the config, with `--lose {name}` (a `Cluster` has the \
              annotation `{LOSE}: {name}`) if it is gone for good"
         )],
         class: ErrorClass::User,
     }
 }
 
-/// etcd's data goes to the next minor from the newest patch of its own, and to no older minor.
+/// etcd's data moves to the next minor from the newest patch of the present one, and to no older minor.
 fn etcd(name: &NodeName, runs: ImageVersion, wanted: ImageVersion) -> Option<PreflightError> {
     let minor = |(major, minor, _): ImageVersion| (major, minor);
     if minor(runs) == minor(wanted) {
@@ -129,8 +129,8 @@ fn etcd(name: &NodeName, runs: ImageVersion, wanted: ImageVersion) -> Option<Pre
              {newest} before the first one of the next minor release"
         ),
         hints: vec![format!(
-            "write a `kubernetes_version` that comes with etcd {newest} first, as {release} does; \
-             when that is up, go on from there"
+            "set a `kubernetes_version` that comes with etcd {newest} first, as {release} does; when that is up, \
+            continue from there"
         )],
         class: ErrorClass::User,
     })
@@ -154,8 +154,7 @@ fn back(
              not supported by Kubernetes or etcd"
         ),
         hints: vec![
-            "write the `kubernetes_version` (and `system_images`, if there are any) that the \
-             cluster runs, or a newer one"
+            "set the `kubernetes_version` (and `system_images`, if there are any) that the cluster runs, or a newer one"
                 .to_owned(),
         ],
         class: ErrorClass::User,
@@ -178,7 +177,7 @@ fn too_far(
              upgraded one minor release at a time"
         ),
         hints: vec![format!(
-            "write a `kubernetes_version` of {next} first; when that is up, go on from there"
+            "set a `kubernetes_version` of {next} first; when that is up, continue from there"
         )],
         class: ErrorClass::User,
     }
