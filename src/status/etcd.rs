@@ -83,6 +83,9 @@ pub struct MemberState {
     pub healthy: bool,
     /// Of its program; null when it did not answer, and so are the sizes.
     pub version: Option<String>,
+    /// The last entry of the log that it knows to be committed: of members without a majority the one with the highest has
+    /// the most of the data.
+    pub raft_index: Option<u64>,
     /// Size of its database file.
     pub database_bytes: Option<u64>,
     /// What of it is in use.
@@ -196,6 +199,7 @@ fn state(
         is_leader: leader == Some(id),
         healthy,
         version: status.map(|status| status.version.clone()),
+        raft_index: status.map(|status| status.index),
         database_bytes: size,
         database_in_use_bytes: status.map(|status| status.db_in_use),
         quota_bytes: quota,

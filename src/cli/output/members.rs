@@ -7,8 +7,8 @@ use super::{
 };
 use crate::status::{EtcdStatus, MemberState};
 
-const HEADING: [&str; 7] = [
-    "NODE", "MEMBER", "ROLE", "VERSION", "DATABASE", "IN USE", "QUOTA",
+const HEADING: [&str; 8] = [
+    "NODE", "MEMBER", "ROLE", "INDEX", "VERSION", "DATABASE", "IN USE", "QUOTA",
 ];
 
 /// The members, as far as one of them told.
@@ -43,6 +43,7 @@ fn row(member: &MemberState, etcd: &EtcdStatus) -> Vec<Cell> {
         ),
         Cell::calm(&member.id),
         kind(member, etcd.quorum),
+        Cell::or_dash(member.raft_index.map(|index| index.to_string())),
         Cell::or_dash(member.version.clone()),
         Cell::or_dash(size(member.database_bytes)),
         Cell::or_dash(used.map(|percent| format!("{percent} %"))),
@@ -67,6 +68,7 @@ mod tests {
             kind: MemberKind::Voter,
             is_leader,
             healthy: true,
+            raft_index: Some(4711),
             version: Some("3.6.7".to_owned()),
             database_bytes: Some(40 << 20),
             database_in_use_bytes: Some(10 << 20),
@@ -80,6 +82,7 @@ mod tests {
         let mut silent = member("n2", 0xb2, false);
         silent.healthy = false;
         silent.version = None;
+        silent.raft_index = None;
         silent.database_bytes = None;
         silent.quota_bytes = None;
         let etcd = EtcdStatus {
