@@ -59,6 +59,17 @@ end_tasks() {
   done
 }
 
+# A shim ends a little after its last task. One that goes on when there is no task left was forgotten
+# by containerd, which was killed or cut short while it started or ended a pod: nothing else ends it.
+end_shims() {
+  wait_for_shims 33
+  [ -n "$shims" ] && tasks=$(k8s tasks ls -q 2>/dev/null) && [ -z "$tasks" ] || return 0
+  for shim in $shims; do
+    echo "shim $shim is left without a task: $(tr '\0' ' ' <"$root/proc/$shim/cmdline")"
+    kill -KILL $(cat "$root/proc/$shim/task"/*/children 2>/dev/null) "$shim" 2>/dev/null
+  done
+}
+
 clean_pods() {
   k8s_exists || return 0
   remember_traces
@@ -69,6 +80,7 @@ clean_pods() {
   end_tasks "$sandboxes"
   for id in $sandboxes; do k8s sandboxes rm --force "$id" >/dev/null 2>&1; done
   end_tasks ""
+  end_shims
   k8s_rm containers
   # One by one: of these ctr stops at the first that it cannot remove.
   k8s leases ls -q 2>/dev/null | while read -r id; do k8s leases rm "$id" >/dev/null 2>&1; done
@@ -97,18 +109,27 @@ left_of_pods() {
     ;;
   2) mark unknown tasks "ctr does not list containerd's namespaces" ;;
   esac
-  # A pod's process outlives containerd: its shim is named with the namespace, and ends a little
-  # after its task.
-  for _ in 1 2 3 4 5 6 7 8 9 10; do
-    shims=$(shims)
-    [ -n "$shims" ] || return 0
-    sleep 0.3
-  done
+  # A pod's process outlives containerd: its shim is named with the namespace.
+  wait_for_shims 10
   for shim in $shims; do mark left shim "$shim"; done
 }
 
+# Until there are none, or so often 0.3 s.
+wait_for_shims() {
+  tries=0
+  while shims=$(shims) && [ -n "$shims" ] && [ "$tries" -lt "$1" ]; do
+    tries=$((tries + 1))
+    sleep 0.3
+  done
+}
+
+# Another containerd, such as that of k3s, has another address.
 shims() {
   for file in $(grep -lszx -e 'k8s\.io' "$root"/proc/[0-9]*/cmdline 2>/dev/null); do
-    grep -qsz 'containerd-shim' "$file" && file=${file%/cmdline} && echo "${file##*/}"
+    grep -qsz 'containerd-shim' "$file" || continue
+    grep -qszx -e '-address' "$file" && ! grep -qszxF -e "$root/run/containerd/containerd.sock" \
+      -e "$root$ctr_state/containerd.sock" "$file" && continue
+    file=${file%/cmdline}
+    echo "${file##*/}"
   done
 }
