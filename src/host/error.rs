@@ -98,6 +98,9 @@ impl fmt::Display for Phase {
     }
 }
 
+/// Streams through programs of a node need so many sessions at once: one to Docker, one to a port, and one for commands.
+pub(super) const FEWEST_SESSIONS: usize = 3;
+
 /// What is wrong with a private key, or with the agent that has it.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyProblem {

@@ -3,8 +3,7 @@
 use std::{borrow::Cow, io};
 
 use super::{
-    error::{Hop, HostError, KeyProblem, NOT_ALLOWED, Phase, Place, Tried},
-    sessions::FEWEST,
+    error::{FEWEST_SESSIONS, Hop, HostError, KeyProblem, NOT_ALLOWED, Phase, Place, Tried},
     words,
 };
 use crate::{
@@ -179,7 +178,7 @@ impl Explain for HostError {
                 format!("does sshd on the node let `{}` run commands? `sudo sshd -T | grep -i -e maxsessions -e forcecommand` tells", at.user).into(),
             ],
             Self::FewSessions { .. } => vec![
-                format!("set `MaxSessions {FEWEST}` or more in sshd_config on the node").into(),
+                format!("set `MaxSessions {FEWEST_SESSIONS}` or more in sshd_config on the node").into(),
                 "or let it forward: `AllowTcpForwarding yes` and `AllowStreamLocalForwarding yes`, with the user in group `docker`; then one session at a time is enough".into(),
             ],
             Self::PortForbidden { .. } => or_carried("`AllowTcpForwarding no`", "bash"),

@@ -8,16 +8,13 @@ use std::sync::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{carrier::Carries, ssh::OpenError};
+use super::{carrier::Carries, error::FEWEST_SESSIONS, ssh::OpenError};
 
 /// Of the ten that sshd allows by default.
 const MOST: usize = 8;
 /// How many of them carry streams to Docker, and to ports, where sshd forwards none.
 const TO_DOCKER: usize = 3;
 const TO_PORTS: usize = 3;
-/// Streams through programs need so many: one to Docker, one to a port, and one for commands.
-pub(super) const FEWEST: usize = 3;
-
 /// A slot, until it is dropped.
 pub(super) type Permit = OwnedSemaphorePermit;
 
@@ -58,7 +55,7 @@ impl Sessions {
     /// An error where there are too few slots for streams.
     fn carries(&self) -> Result<(), OpenError> {
         let limit = self.limit.load(Ordering::Relaxed);
-        if limit < FEWEST {
+        if limit < FEWEST_SESSIONS {
             return Err(OpenError::FewSessions(limit));
         }
         Ok(())

@@ -192,7 +192,7 @@ fn the_files_of_rke_stay_byte_for_byte() {
         let ran = context.run(command);
         assert_eq!(ran.code, Some(1), "{command:?}: {ran}");
         assert!(
-            ran.stderr.contains("this is a cluster of RKE v1"),
+            ran.stderr.contains("belongs to a cluster of RKE v1"),
             "{command:?}: {ran}"
         );
     }

@@ -258,7 +258,14 @@ async fn a_bastion_may_be_reached_through_another_one() {
     let Err(NotOpen::Host(forbidden)) = hosts.open(&names[0]).await else {
         panic!("there is no way");
     };
-    insta::assert_snapshot!(format!("{}\n\n{}", shown(&changed), shown(&forbidden)), @"");
+    insta::assert_snapshot!(format!("{}\n\n{}", shown(&changed), shown(&forbidden)), @"
+    cannot reach node `n1` (through the bastion host inner): the host key of the bastion host `inner` (through the bastion host 203.0.113.1) has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
+    hint: a different key is recorded in test line 2
+    hint: if the node was reinstalled, remove that line; if not, this may be a man-in-the-middle attack
+
+    cannot reach node `n1` (through the bastion host inner): cannot reach the bastion host `inner` (through the bastion host 203.0.113.1): sshd refused the channel (AdministrativelyProhibited)
+    hint: sshd on the bastion host 203.0.113.1 may set `AllowTcpForwarding no` or `PermitOpen`: allow forwarding for this user
+    ");
 }
 
 /// All nodes have the same reason; it is found out once.

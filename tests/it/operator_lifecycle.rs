@@ -181,7 +181,7 @@ async fn conditions_name_what_is_wrong() {
         (
             "ControlPlaneHealthy",
             "ComponentDown",
-            "container `kube-scheduler` has ended",
+            "container `kube-scheduler` has exited",
             |nodes| nodes.end("n1", "kube-scheduler"),
         ),
         (

@@ -443,7 +443,7 @@ fn each_fact_has_its_reason() {
             |a| external(a, ExternalView::NotAsked),
             T::EtcdHealthy,
             Reason::External,
-            "those who run it",
+            "its owner knows its health",
         ),
         (
             "etcd is external and cannot be used, and the API does not answer",

@@ -343,22 +343,22 @@ fn a_shim_that_containerd_forgot_is_ended_and_another_containerds_is_not() {
     node.containerd("case \"$*\" in *namespaces*ls*) echo k8s.io ;; esac");
     // Real processes, which look like shims; what is killed is gone from the folder as it is from `/proc`.
     let setup = "shim() {
-          sleep 300 & pid=$!
+          sleep 300 >/dev/null 2>&1 & pid=$!
           mkdir -p $root/proc/$pid/task/$pid
           printf '%s\\0' /usr/bin/containerd-shim-runc-v2 -namespace k8s.io -address $1 >$root/proc/$pid/cmdline
         }
         shim $root/run/containerd/containerd.sock; ours=$pid
-        sleep 300 & container=$!
+        sleep 300 >/dev/null 2>&1 & container=$!
         echo $container >$root/proc/$ours/task/$ours/children
         shim /run/k3s/containerd/containerd.sock; theirs=$pid
-        (while kill -0 $ours; do sleep 0.1; done; rm -r $root/proc/$ours) 2>/dev/null &";
+        (while kill -0 $ours; do sleep 0.1; done; rm -r $root/proc/$ours) >/dev/null 2>&1 &";
     let after = "for pid in $ours $container $theirs; do
           state=$(sed -n 's/^State:.//p' /proc/$pid/status 2>/dev/null)
           case $state in ''|Z*) echo gone ;; *) echo alive; kill $pid ;; esac
         done";
-    let (verdict, said) = node.clean_between(setup, after);
+    let (left, said) = node.clean_between(setup, after);
     assert!(said.contains("gone\ngone\nalive\n"), "{said}");
-    assert!(verdict.is_clean(), "{said}");
+    assert!(left.is_clean(), "{said}");
 }
 
 /// R8: images of an air gap that lay there before us.
