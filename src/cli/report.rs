@@ -402,9 +402,10 @@ impl Explain for Failure {
     #[expect(clippy::too_many_lines, reason = "one arm for each failure")]
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
-            Self::Config { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                vec!["name the config with `--config FILE` or `RKE_CONFIG`".into()]
-            }
+            Self::Config { source, .. } if source.kind() == std::io::ErrorKind::NotFound => vec![
+                "`rke-operator config` creates one".into(),
+                "name another one with `--config FILE` or `RKE_CONFIG`".into(),
+            ],
             Self::NoManagementCluster { .. } => {
                 vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
             }
@@ -510,7 +511,8 @@ mod tests {
         error: cannot read the config `cluster.yml`
           caused by: entity not found
 
-        hint: name the config with `--config FILE` or `RKE_CONFIG`
+        hint: `rke-operator config` creates one
+        hint: name another one with `--config FILE` or `RKE_CONFIG`
         ");
         assert_eq!(error.class().exit_code(), 1);
     }

@@ -119,7 +119,8 @@ fn a_config_that_is_not_there_says_how_to_name_one() {
     error: cannot read the config `cluster.yml`
       caused by: No such file or directory (os error 2)
 
-    hint: name the config with `--config FILE` or `RKE_CONFIG`
+    hint: `rke-operator config` creates one
+    hint: name another one with `--config FILE` or `RKE_CONFIG`
     ");
 }
 
