@@ -242,10 +242,10 @@ fn document(answers: &Answers, version: KubernetesVersion, empty: bool) -> Strin
     } = answers;
     let mut text = format!(
         "# yaml-language-server: $schema={SCHEMA_URL}\n\
-         # A cluster of rke-operator. `rke-operator config --explain KEY` tells what a key means,\n\
-         # `rke-operator validate` what is wrong, `rke-operator plan` what `up` would do.\n\n\
+         # A cluster of rke-operator. `rke-operator config --explain KEY` explains a key,\n\
+         # `rke-operator validate` checks this file, `rke-operator plan` shows what `up` would do.\n\n\
          cluster_name: local\n\
-         # Without it the newest release that our tests prove; an existing cluster keeps its own.\n\
+         # Without it, the default release of rke-operator; an existing cluster keeps its release.\n\
          kubernetes_version: {version}\n"
     );
     if key.is_empty() {

@@ -40,9 +40,9 @@ pub(super) async fn load_whole(file: &Path, session: &Session) -> Result<Loaded,
 
 /// What a person can do about it is part of it.
 const NO_PROGRAM: &str = "\
-this rke-operator gives the nodes no program that takes recurring snapshots of etcd: it is not linked statically
-  help: use a released program on Linux, or the operator; nodes that have one keep it
-  help: `snapshot: false` under `services.etcd` says that no recurring snapshots are wanted";
+recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, because it is not linked statically
+  help: use a released program on Linux, or the operator; nodes that already take snapshots continue
+  help: to do without recurring snapshots, set `snapshot: false` under `services.etcd`";
 
 /// What nodes with etcd are given.
 pub(super) fn own_program() -> Result<Option<AgentProgram>, CliError> {

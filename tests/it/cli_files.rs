@@ -28,9 +28,9 @@ fn validate_says_what_the_config_is() {
     ----- stdout -----
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
     ----- stderr -----
-    warning: this rke-operator gives the nodes no program that takes recurring snapshots of etcd: it is not linked statically
-      help: use a released program on Linux, or the operator; nodes that have one keep it
-      help: `snapshot: false` under `services.etcd` says that no recurring snapshots are wanted
+    warning: recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, because it is not linked statically
+      help: use a released program on Linux, or the operator; nodes that already take snapshots continue
+      help: to do without recurring snapshots, set `snapshot: false` under `services.etcd`
     ");
     context.write("cluster.yml", GOOD);
     assert_eq!(context.files(), before);
@@ -83,11 +83,11 @@ fn a_config_is_written_and_none_is_replaced() {
     );
     insta::assert_snapshot!(printed, @"
     # yaml-language-server: $schema=https://raw.githubusercontent.com/rke-operator/rke-operator/main/docs/reference/cluster.schema.json
-    # A cluster of rke-operator. `rke-operator config --explain KEY` tells what a key means,
-    # `rke-operator validate` what is wrong, `rke-operator plan` what `up` would do.
+    # A cluster of rke-operator. `rke-operator config --explain KEY` explains a key,
+    # `rke-operator validate` checks this file, `rke-operator plan` shows what `up` would do.
 
     cluster_name: local
-    # Without it the newest release that our tests prove; an existing cluster keeps its own.
+    # Without it, the default release of rke-operator; an existing cluster keeps its release.
     kubernetes_version: v1.34.4
     # ssh_key_path: ~/.ssh/id_ed25519
     # ssh_agent_auth: true
