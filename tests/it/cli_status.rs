@@ -121,7 +121,7 @@ async fn status_before_there_is_a_cluster_shows_what_up_would_make() {
     let site = Site::new().await;
     let ran = site.run(&["status"]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{ran}");
-    assert!(ran.stdout.contains("was not made yet"), "{ran}");
+    assert!(ran.stdout.contains("was not created yet"), "{ran}");
     assert!(ran.stdout.contains("because it is new"), "{ran}");
 }
 

@@ -39,7 +39,7 @@ fn head(status: &Status, config: &str, page: Page) -> String {
         Health::Healthy => "is healthy".to_owned(),
         Health::Degraded => paint.warn("is degraded"),
         Health::Unavailable => paint.bad("does not answer"),
-        Health::Absent => paint.warn("has no state: it was not made yet, or its state is lost"),
+        Health::Absent => paint.warn("has no state: it was not created yet, or its state is lost"),
     };
     let mut lines = vec![format!("cluster `{}` {health}", cluster.name)];
     let mut say = |what: &str, text: &str| {
@@ -78,7 +78,7 @@ fn agreement(status: &Status, config: &str) -> String {
             let steps = steps.map(|target| target.steps.len()).sum();
             format!("differs from `{config}`: {} of `up`", count(steps, "step"))
         }
-        None => format!("`up` would not do what `{config}` says, see below"),
+        None => "`up` would fail, see below".to_owned(),
     }
 }
 
@@ -151,7 +151,7 @@ fn certificates(status: &Status) -> String {
     let ends: Vec<String> = ends
         .map(|(end, what)| match end.days_left {
             days @ 0.. => format!("{what} ends in {}", count_of_days(days)),
-            days => format!("{what} ended {} ago", count_of_days(-days)),
+            days => format!("{what} expired {} ago", count_of_days(-days)),
         })
         .collect();
     format!("the first: {}", ends.join("; "))
@@ -364,7 +364,7 @@ fn differences(status: &Status, config: &str, page: Page) -> String {
     let differences = &status.differences;
     let mut lines = Vec::new();
     if let Some(refusal) = &differences.refusal {
-        lines.push("\n`up` would change nothing".to_owned());
+        lines.push("\n`up` would fail, and change nothing".to_owned());
         for line in refusal.message.lines() {
             lines.push(paragraph("  ", line.trim(), page));
         }
@@ -376,7 +376,7 @@ fn differences(status: &Status, config: &str, page: Page) -> String {
         let hints = refusal.hints.iter().map(String::as_str).filter(said);
         lines.extend(hint_lines(hints, page));
     } else if !differences.targets.is_empty() {
-        lines.push(format!("\n`up` would make it as `{config}` says"));
+        lines.push(format!("\n`up` would change it to match `{config}`"));
         let targets = differences.targets.iter();
         lines.extend(targets.flat_map(|target| summed(target, page)));
         let hint = "`rke-operator plan` shows every step";
@@ -468,10 +468,10 @@ fn certificate(one: &CertificateStatus, page: Page) -> Vec<String> {
     } = &one.end;
     let left = match *days_left {
         days @ 0.. => format!("{} left", count_of_days(days)),
-        days => format!("ended {} ago", count_of_days(-days)),
+        days => format!("expired {} ago", count_of_days(-days)),
     };
     let renewed = if one.renewed_by_next_up {
-        ", made anew by the next `up`"
+        ", re-created by the next `up`"
     } else {
         ""
     };
