@@ -88,7 +88,7 @@ pub(super) async fn generate(args: &GenerateCsr, session: &Session) -> Result<u8
     }
     print::data(&said)?;
     session.screen.print_unless_quiet(&format!(
-        "\nhave them signed, put each certificate beside its key, without `-csr`, and the CA's as \
+        "\nhave them signed, put each certificate next to its key, without `-csr`, and the CA's as \
          `kube-ca.pem`; then\n\n  rke-operator up --custom-certs --cert-dir {}",
         folder.display()
     ));

@@ -340,13 +340,13 @@ fn exit_codes() -> String {
         ),
         (
             ErrorClass::Host,
-            "a node cannot be reached, or refuses, or cannot",
+            "a node does not answer, refuses a request, or a step on it failed",
         ),
         (
             ErrorClass::Transient,
-            "it may pass by itself: a timeout, a conflict",
+            "temporary, so the same command may succeed later: a timeout, a conflict",
         ),
-        (ErrorClass::Bug, "a bug of ours"),
+        (ErrorClass::Bug, "a bug in rke-operator"),
     ] {
         let _ = writeln!(
             page,
@@ -357,8 +357,8 @@ fn exit_codes() -> String {
     }
     let _ = writeln!(
         page,
-        "| {} | `UpToDate` | all that can be done now was done; the nodes that do not answer, or on which \
-         something waits, are named, and the next run continues with them; of `status`: something is not well |",
+        "| {} | `UpToDate` | everything that was possible now was done; the nodes that do not answer or wait \
+         are named, and the next run continues with them; of `status`: the cluster is degraded |",
         super::dispatch::DEGRADED
     );
     let _ = writeln!(
