@@ -576,7 +576,7 @@ pub struct SnapshotRestore {
     /// The bucket that has it.
     #[command(flatten)]
     pub s3: S3,
-    /// Print progress for people, or one JSON object per line
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -600,7 +600,7 @@ pub struct Recover {
     /// by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Print progress for people, or one JSON object per line
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -810,7 +810,7 @@ pub struct NodeReset {
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Print progress for people, or one JSON object per line
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }
@@ -833,7 +833,7 @@ pub struct NodeReboot {
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Print progress for people, or one JSON object per line
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }

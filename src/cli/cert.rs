@@ -36,7 +36,7 @@ pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliEr
         Output::Text => {
             let mut text = render_certificates(&all, Page::stdout());
             if !nodes {
-                text.push_str("\nThe others lie on the nodes: `--nodes` reads those, too.\n");
+                text.push_str("\nTo include the certificates on the nodes, use `--nodes`.\n");
             }
             print::data(&text)?;
         }

@@ -288,7 +288,7 @@ enum InitError {
         "the manifests hold every private key of the cluster, and are not printed to a terminal"
     )]
     Terminal,
-    #[error("the state file has the first format, which has no room for an owner")]
+    #[error("the state file has format 1, which cannot record an owner")]
     FirstFormat,
     #[error("`{name}` cannot be the name of a `Cluster` object")]
     Name { name: String },

@@ -455,7 +455,7 @@ impl Explain for Failure {
                     .into(),
             ],
             Self::NoSurvivor { .. } => vec![
-                "restore a snapshot: `rke-operator etcd snapshot-restore`".into(),
+                "restore a snapshot: `rke-operator etcd snapshot-restore --name NAME`".into(),
             ],
             Self::SignedElsewhere => {
                 vec!["have new ones signed and run `rke-operator up --custom-certs`".into()]

@@ -37,7 +37,7 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Cli
             Ok(version) => Some(version),
             Err(why) => {
                 session.screen.warn(&format!(
-                    "the cluster of `{}` does not tell its version: {why}",
+                    "the cluster of `{}` did not return its version: {why}",
                     file.display()
                 ));
                 None

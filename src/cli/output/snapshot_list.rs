@@ -25,7 +25,7 @@ pub fn render(all: &Snapshots, page: Page) -> String {
         .collect();
     let mut lines = Vec::new();
     if rows.is_empty() {
-        lines.push("no node has a snapshot of etcd".to_owned());
+        lines.push("no snapshots were found".to_owned());
     } else {
         lines.push(plain(&HEADING, &rows, page));
     }
@@ -235,6 +235,6 @@ mod tests {
             bucket: None,
             unreachable: BTreeMap::new(),
         };
-        assert_eq!(render(&none, page), "no node has a snapshot of etcd");
+        assert_eq!(render(&none, page), "no snapshots were found");
     }
 }
