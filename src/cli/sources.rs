@@ -239,7 +239,11 @@ impl Sources for FileSources {
                     DEFAULT_KEYS.join("`, no `")
                 ),
                 detail: None,
-                hint: Some("write `ssh_key_path: PATH`, or start an agent: `ssh-add`".to_owned()),
+                hint: Some(
+                    "write `ssh_key_path: PATH`, or start an SSH agent: `eval $(ssh-agent)`, then \
+                     `ssh-add`"
+                        .to_owned(),
+                ),
             })
         })
     }
