@@ -144,6 +144,7 @@ impl Service<'_> {
             host_pid: self.host_pid,
             host_cgroupns: self.host_cgroupns,
             security_opts: context.security_opts(),
+            tmpfs: Vec::new(),
             cap_drop: Vec::new(),
             log_limit: context.log_limit(),
             files: files

@@ -95,6 +95,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         host_cgroupns: false,
     }
     .finish(context)?;
+    spec.tmpfs.push(path::PROOF.to_owned());
     // It owns its folder, and that is all that it needs.
     spec.cap_drop.push("ALL".to_owned());
     spec.security_opts.push("no-new-privileges".to_owned());

@@ -65,6 +65,7 @@ pub(super) fn component(
         env,
         binds,
         mounts,
+        tmpfs,
         user,
         privileged,
         host_pid,
@@ -91,6 +92,7 @@ pub(super) fn component(
             }),
             binds: Some(binds.into_iter().map(String::from).collect()),
             mounts: (!mounts.is_empty()).then(|| mounts.into_iter().map(mount).collect()),
+            tmpfs: (!tmpfs.is_empty()).then(|| in_memory(&tmpfs)),
             privileged: Some(privileged),
             pid_mode: Some(if host_pid { "host" } else { "" }.to_owned()),
             cgroupns_mode: Some(if host_cgroupns {
@@ -153,6 +155,7 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
         env: env(config, label.as_ref()),
         binds: binds(host)?,
         mounts: mounts(host),
+        tmpfs: tmpfs(host),
         user,
         privileged,
         host_pid,
@@ -225,6 +228,18 @@ fn mounts(host: &HostConfig) -> Vec<Bind> {
     mounts
 }
 
+/// With Docker's own options: half of the memory at most.
+pub(super) fn in_memory(folders: &[String]) -> HashMap<String, String> {
+    let folders = folders.iter().cloned();
+    folders.map(|folder| (folder, String::new())).collect()
+}
+
+fn tmpfs(host: &HostConfig) -> Vec<String> {
+    let mut folders: Vec<String> = host.tmpfs.iter().flat_map(HashMap::keys).cloned().collect();
+    folders.sort();
+    folders
+}
+
 fn binds(host: &HostConfig) -> Option<Vec<Bind>> {
     let texts = host.binds.clone().unwrap_or_default();
     let mut binds = texts
@@ -290,6 +305,7 @@ mod tests {
             privileged: true,
             host_pid: true,
             host_cgroupns: true,
+            tmpfs: Vec::new(),
             cap_drop: vec!["ALL".to_owned()],
             security_opts: vec![],
             log_limit: Some(LogLimit {

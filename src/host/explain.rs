@@ -174,13 +174,8 @@ impl Explain for HostError {
                 )
                 .into(),
             ],
-            Self::Exec { at, .. } => vec![
-                format!("does sshd on the node let `{}` run commands? `sudo sshd -T | grep -i -e maxsessions -e forcecommand` tells", at.user).into(),
-            ],
-            Self::FewSessions { .. } => vec![
-                format!("set `MaxSessions {FEWEST_SESSIONS}` or more in sshd_config on the node").into(),
-                "or let it forward: `AllowTcpForwarding yes` and `AllowStreamLocalForwarding yes`, with the user in group `docker`; then one session at a time is enough".into(),
-            ],
+            Self::Exec { at, .. } => vec![no_commands(&at.user)],
+            Self::FewSessions { .. } => few_sessions(),
             Self::PortForbidden { .. } => or_carried("`AllowTcpForwarding no`", "bash"),
             Self::NotReached {
                 forbidden: true, ..
@@ -274,6 +269,22 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
         format!("is `{address}` the right address?")
     };
     vec![hint.into()]
+}
+
+fn no_commands(user: &str) -> Cow<'static, str> {
+    format!(
+        "does sshd on the node let `{user}` run commands? Run `sudo sshd -T | grep -i -e maxsessions -e forcecommand` there"
+    )
+    .into()
+}
+
+fn few_sessions() -> Vec<Cow<'static, str>> {
+    vec![
+        format!("set `MaxSessions {FEWEST_SESSIONS}` or more in sshd_config on the node").into(),
+        "or let it forward: `AllowTcpForwarding yes` and `AllowStreamLocalForwarding yes`, with the user in group \
+         `docker`; then one session at a time is enough"
+            .into(),
+    ]
 }
 
 const DOCKER_CLI: &str = "Docker's command line";

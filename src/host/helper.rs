@@ -358,6 +358,7 @@ mod tests {
             host_pid: true,
             host_cgroupns: true,
             security_opts: Vec::new(),
+            tmpfs: Vec::new(),
             cap_drop: Vec::new(),
             log_limit: None,
             files: [].into(),

@@ -47,6 +47,8 @@ pub struct OwnProgram<'a> {
     pub files: BTreeMap<String, Secret<Vec<u8>>>,
     /// `source:target[:options]`.
     pub binds: Vec<String>,
+    /// A folder in memory.
+    pub tmpfs: Option<&'a str>,
     /// A file that it writes into its container, to be read when it has ended.
     pub answer: Option<&'a str>,
     /// It is killed after this.
@@ -229,6 +231,9 @@ fn of_own(own: &OwnProgram<'_>, cluster_id: &ClusterId) -> ContainerCreateBody {
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
             binds: Some(own.binds.clone()),
+            tmpfs: own
+                .tmpfs
+                .map(|folder| create_body::in_memory(&[folder.to_owned()])),
             network_mode: Some("host".to_owned()),
             security_opt: Some(vec![
                 // SELinux would keep it from files that are not a container's.

@@ -63,6 +63,8 @@ pub const OF_A_ROLE: [&str; 9] = [
 pub const ETCD: &str = "/var/lib/etcd";
 /// Snapshots of etcd, as in RKE.
 pub const SNAPSHOTS: &str = "/opt/rke/etcd-snapshots";
+/// Where the program that takes them restores one for trial, in memory: only in its container.
+pub const PROOF: &str = "/run/rke-operator-proof";
 /// What the program that takes them works with. Nothing secret.
 pub const SNAPSHOT_SETTINGS: &str = "/etc/kubernetes/rke-operator-snapshots.json";
 /// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.

@@ -75,6 +75,9 @@ pub struct ContainerSpec {
     /// without it. Sorted by target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Bind>,
+    /// Folders in memory, which are empty at each start. Sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tmpfs: Vec<String>,
     /// Whom it runs as, within the container and outside.
     #[serde(default, skip_serializing_if = "Owner::is_root")]
     pub user: Owner,

@@ -18,6 +18,7 @@ pub mod copies;
 mod fetch;
 mod folder;
 mod health;
+mod memory;
 mod once;
 mod program;
 mod prove;

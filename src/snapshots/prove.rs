@@ -1,5 +1,5 @@
 //! Checks a snapshot as far as possible: etcd's own program reads every page, then restores it. An etcd is started on the
-//! restored data, and its keys are counted. All of that is in the work folder and is deleted with it.
+//! restored data, and its keys are counted. All of that is in memory or in the work folder, and is deleted.
 
 use std::{
     ffi::OsStr,
@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     folder::Folder,
+    memory,
     record::{Grade, Meta, Proof, contradiction},
     run::Programs,
     save::Saved,
@@ -31,7 +32,7 @@ use crate::{
     error::with_causes,
     etcd::{Client, Described, snapshot::BEYOND},
     host::Stream,
-    model::{ClientIdentity, Secret, printable},
+    model::{ClientIdentity, Secret, path, printable},
 };
 
 /// How long reading every page may take, and restoring. Gigabytes are read from a slow disk.
@@ -138,13 +139,15 @@ async fn proven(
             needed >> 19,
         )));
     }
-    let etcd = ThrowAway::new(work).await.map_err(|error| not(&error))?;
+    let etcd = ThrowAway::new(work, needed).await;
+    let etcd = etcd.map_err(|error| not(&error))?;
     let restore: Vec<String> = etcd.restore(&saved.database);
     ran(&programs.etcdutl, &restore).await?;
     let mut child = etcd.start(&programs.etcd).map_err(|error| not(&error))?;
     let found = etcd.ask(&mut child, saved, read).await;
     // It has nothing to lose.
     let _ = child.kill().await;
+    etcd.clear().map_err(|error| not(&error))?;
     found
 }
 
@@ -156,7 +159,8 @@ pub(super) async fn value(
     key: &str,
 ) -> Result<Option<Secret<Vec<u8>>>, String> {
     let read = async {
-        let etcd = ThrowAway::new(work).await.map_err(|error| not(&error))?;
+        let etcd = ThrowAway::new(work, u64::MAX).await;
+        let etcd = etcd.map_err(|error| not(&error))?;
         ran(&programs.etcdutl, &etcd.restore(database)).await?;
         let mut child = etcd.start(&programs.etcd).map_err(|error| not(&error))?;
         let client = etcd.client()?;
@@ -228,7 +232,14 @@ struct ThrowAway {
 }
 
 impl ThrowAway {
-    async fn new(work: &Path) -> io::Result<Self> {
+    /// Its data are in memory where there is plenty for so many bytes: on a disk, restoring them makes the member next to
+    /// it wait for each of its writes.
+    async fn new(work: &Path, needed: u64) -> io::Result<Self> {
+        let data = if memory::has_plenty(Path::new(path::PROOF), needed) {
+            Path::new(path::PROOF).join("proof")
+        } else {
+            work.join("proof")
+        };
         let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .map_err(io::Error::other)?;
         let (cert, key) = (pair.cert.pem(), pair.signing_key.serialize_pem());
@@ -236,8 +247,8 @@ impl ThrowAway {
         fs::write(&pem, &cert)?;
         fs::write(&key_pem, &key)?;
         let (clients, peers) = (free_port().await?, free_port().await?);
-        Ok(Self {
-            data: work.join("proof"),
+        let etcd = Self {
+            data,
             pem,
             key_pem,
             log: work.join("log"),
@@ -248,7 +259,17 @@ impl ThrowAway {
             },
             clients: clients.1,
             peers: peers.1,
-        })
+        };
+        etcd.clear()?;
+        Ok(etcd)
+    }
+
+    /// Deletes its data, or those of one that was cut short.
+    fn clear(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.data) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
     }
 
     fn member(&self) -> String {

@@ -179,6 +179,7 @@ impl OnNode<'_> {
             files.insert(BUCKET.to_owned(), Secret::new(text));
         }
         let own = OwnProgram {
+            tmpfs: Some(path::PROOF),
             image: self.image,
             program: program.map_err(unreadable)?,
             place: &self.agent.place(),

@@ -140,6 +140,7 @@ fn spec() -> ContainerSpec {
         host_pid: true,
         host_cgroupns: true,
         security_opts: vec![],
+        tmpfs: Vec::new(),
         cap_drop: Vec::new(),
         log_limit: Some(LogLimit {
             max_size: "20m".to_owned(),
@@ -291,6 +292,7 @@ async fn component(host: &Host) {
                 host_pid: false,
                 host_cgroupns: false,
                 security_opts: vec!["label=disable".to_owned()],
+                tmpfs: Vec::new(),
                 cap_drop: Vec::new(),
                 log_limit: None,
                 ..spec()

@@ -55,6 +55,7 @@ fn spec(image: &str) -> ContainerSpec {
         host_pid: false,
         host_cgroupns: false,
         security_opts: vec!["label=disable".to_owned()],
+        tmpfs: Vec::new(),
         cap_drop: Vec::new(),
         log_limit: Some(LogLimit {
             max_size: "20m".to_owned(),

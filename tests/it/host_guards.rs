@@ -50,6 +50,7 @@ fn spec(flag: &str) -> Box<ContainerSpec> {
         host_pid: false,
         host_cgroupns: false,
         security_opts: vec![],
+        tmpfs: Vec::new(),
         cap_drop: Vec::new(),
         log_limit: None,
         files: BTreeMap::new(),

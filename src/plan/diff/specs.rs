@@ -15,6 +15,7 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
         env,
         binds,
         mounts,
+        tmpfs,
         user,
         privileged,
         host_pid,
@@ -54,6 +55,7 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
     for (name, from, to) in [
         ("security options", security_opts, &to.security_opts),
         ("dropped capabilities", cap_drop, &to.cap_drop),
+        ("folders in memory", tmpfs, &to.tmpfs),
     ] {
         field(name.into(), options(from), options(to));
     }
@@ -215,6 +217,7 @@ mod tests {
             host_pid: false,
             host_cgroupns: false,
             security_opts: Vec::new(),
+            tmpfs: Vec::new(),
             cap_drop: Vec::new(),
             log_limit: None,
             files: BTreeMap::new(),

@@ -355,6 +355,7 @@ mod tests {
             host_pid: false,
             host_cgroupns: false,
             security_opts: Vec::new(),
+            tmpfs: Vec::new(),
             cap_drop: Vec::new(),
             log_limit: None,
             files: [].into(),

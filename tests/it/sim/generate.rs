@@ -226,6 +226,7 @@ fn container(name: &str) -> ContainerSpec {
         host_pid: false,
         host_cgroupns: false,
         security_opts: Vec::new(),
+        tmpfs: Vec::new(),
         cap_drop: Vec::new(),
         log_limit: None,
         files: BTreeMap::new(),

@@ -62,8 +62,8 @@ end_tasks() {
 # A shim ends a little after its last task. One that goes on when there is no task left was forgotten
 # by containerd, which was killed or cut short while it started or ended a pod: nothing else ends it.
 end_shims() {
-  wait_for_shims 33
-  [ -n "$shims" ] && tasks=$(k8s tasks ls -q 2>/dev/null) && [ -z "$tasks" ] || return 0
+  tasks=$(k8s tasks ls -q 2>/dev/null) && [ -z "$tasks" ] || return 0
+  wait_for_shims 20
   for shim in $shims; do
     echo "shim $shim is left without a task: $(tr '\0' ' ' <"$root/proc/$shim/cmdline")"
     kill -KILL $(cat "$root/proc/$shim/task"/*/children 2>/dev/null) "$shim" 2>/dev/null
