@@ -11,7 +11,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    catalog::{Catalogue, CatalogueError},
+    catalog::{Catalogue, CatalogueError, etcd_tools},
     config::{Explained, KeyRow, SCHEMA_URL, explain, is_host},
     model::KubernetesVersion,
 };
@@ -33,6 +33,9 @@ pub(super) async fn config(args: &ConfigArgs, session: &Session) -> Result<u8, C
     }
     if args.system_images {
         print::data(&images(args.version.as_deref(), args.all)?)?;
+        session.screen.print_unless_quiet(
+            "not in this list: the images of canal, calico, nginx and traefik, which are named in their charts",
+        );
         return Ok(0);
     }
     let version = match args.version.as_deref() {
@@ -50,6 +53,7 @@ pub(super) async fn config(args: &ConfigArgs, session: &Session) -> Result<u8, C
     } else {
         match ask(&session.prompt).await {
             Some(answers) => answers,
+            None if session.prompt.is_stopped() => return Err(CliError::Stopped),
             None => return Err(Failure::NotWritten.into()),
         }
     };
@@ -147,21 +151,23 @@ const NETWORK: &str = "flannel";
 async fn ask(prompt: &Prompt) -> Option<Answers> {
     let key = "[+] Cluster Level SSH Private Key Path";
     let key = prompt.text(key, "~/.ssh/id_rsa").await?;
-    let number = loop {
-        let answer = prompt.text("[+] Number of Hosts", "1").await?;
-        if let Ok(number @ 1..=1000) = answer.parse::<usize>() {
-            break number;
-        }
-    };
+    let is_number = |text: &str| matches!(text.parse(), Ok(1..=1000_usize));
+    let number = until(
+        prompt,
+        "[+] Number of Hosts",
+        "1",
+        "a number, 1 to 1000",
+        is_number,
+    );
+    let number = number.await?.parse().unwrap_or(1);
     let mut nodes = Vec::new();
     for index in 1..=number {
         nodes.push(ask_node(prompt, index, number).await?);
     }
     let question = "[+] Network Plugin Type (flannel, calico, canal, none)";
-    let network = until(prompt, question, NETWORK, |text| {
-        ["flannel", "calico", "canal", "none"].contains(&text)
-    })
-    .await?;
+    let plugins = ["flannel", "calico", "canal", "none"];
+    let is_plugin = |text: &str| plugins.contains(&text);
+    let network = until(prompt, question, NETWORK, "one of these plugins", is_plugin).await?;
     let key = if key == "~/.ssh/id_rsa" {
         String::new()
     } else {
@@ -174,19 +180,31 @@ async fn ask(prompt: &Prompt) -> Option<Answers> {
     })
 }
 
-/// Asks again until the answer is one.
+/// Asks again until the answer is one, and says what one is.
 async fn until(
     prompt: &Prompt,
     question: &str,
     default: &str,
+    one: &str,
     is_one: impl Fn(&str) -> bool,
 ) -> Option<String> {
+    let mut asked = question.to_owned();
     loop {
-        let answer = prompt.text(question, default).await?;
+        let answer = prompt.text(&asked, default).await?;
         if is_one(&answer) {
             return Some(answer);
         }
+        asked = format!("please type {one}\n{question}");
     }
+}
+
+/// Yes or no; a slip of the finger is neither.
+async fn whether(prompt: &Prompt, question: &str, default: bool) -> Option<bool> {
+    let default = if default { "y" } else { "n" };
+    let plain = |text: &str| text.to_lowercase();
+    let is_one = |text: &str| ["y", "yes", "n", "no"].contains(&plain(text).as_str());
+    let answer = until(prompt, question, default, "y or n", is_one).await?;
+    Some(plain(&answer).starts_with('y'))
 }
 
 /// The roles that are proposed for the host of this number. Three members of etcd survive the loss of one; two survive
@@ -198,12 +216,26 @@ const fn proposed(index: usize, number: usize) -> [bool; 3] {
 
 async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> {
     let question = format!("[+] SSH Address of host ({index})");
-    let address = until(prompt, &question, "", is_host).await?;
+    let address = until(
+        prompt,
+        &question,
+        "",
+        "an IPv4 address or a host name",
+        is_host,
+    )
+    .await?;
     let of = |what: &str| format!("[+] {what} of host ({address})");
     let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port > 0);
-    let port = until(prompt, &of("SSH Port"), "22", is_port).await?;
+    let port = until(prompt, &of("SSH Port"), "22", "a port, 1 to 65535", is_port).await?;
     let is_user = |text: &str| !text.contains(char::is_whitespace);
-    let user = until(prompt, &of("SSH User"), "ubuntu", is_user).await?;
+    let user = until(
+        prompt,
+        &of("SSH User"),
+        "ubuntu",
+        "a name without blanks",
+        is_user,
+    )
+    .await?;
     let [control_plane, worker, etcd] = proposed(index, number);
     let roles = loop {
         let mut roles = Vec::new();
@@ -212,10 +244,8 @@ async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> 
             ("a Worker host", "worker", worker),
             ("an etcd host", "etcd", etcd),
         ] {
-            let default = if default { "y" } else { "n" };
             let question = format!("[+] Is host ({address}) {name} (y/n)?");
-            let answer = prompt.text(&question, default).await?;
-            if matches!(answer.as_str(), "y" | "Y" | "yes") {
+            if whether(prompt, &question, default).await? {
                 roles.push(role);
             }
         }
@@ -373,6 +403,11 @@ fn images(version: Option<&str>, all: bool) -> Result<String, Failure> {
             let texts = images.values().filter_map(serde_json::Value::as_str);
             names.extend(texts.map(str::to_owned));
         }
+        names.extend(
+            catalogue
+                .images(version)
+                .map(|images| etcd_tools(&images.etcd)),
+        );
     }
     Ok(names.into_iter().collect::<Vec<_>>().join("\n"))
 }

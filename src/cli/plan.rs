@@ -3,6 +3,7 @@
 use super::{
     args::{Output, Plan},
     custom_certs,
+    dispatch::DEGRADED,
     environment::{self, Opening},
     intent, owner, print, remove,
     report::CliError,
@@ -11,7 +12,7 @@ use super::{
     stream::shown,
 };
 use crate::{
-    converge::{Goal, Removal, survey},
+    converge::{Goal, Removal, silent, survey},
     plan::{render, render_in_full},
 };
 
@@ -56,6 +57,18 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         Output::Text if args.full => print::data(&render_in_full(&survey.plan))?,
         Output::Text => print::data(&render(&survey.plan))?,
         Output::Json => print::json(&survey.plan)?,
+    }
+    if args.remove {
+        let left = silent(&survey.actual);
+        for (name, down) in &left {
+            let why = &down.why;
+            session
+                .screen
+                .warn(&format!("node `{name}` cannot be cleaned: {why}"));
+        }
+        if !left.is_empty() {
+            return Ok(DEGRADED);
+        }
     }
     let differs = args.exit_code && !survey.plan.is_empty();
     Ok(if differs { SOMETHING } else { 0 })

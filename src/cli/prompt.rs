@@ -86,6 +86,7 @@ impl Prompt {
     }
 
     /// The same, where none can be asked.
+    #[must_use]
     pub fn without_person(&self) -> Self {
         Self {
             person: None,

@@ -23,7 +23,10 @@ pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>, in_flight: Arc
         }
     };
     next().await;
-    screen.print(if in_flight.any() {
+    screen.print(if screen.asks() {
+        // On a line after the question.
+        "\nstopping"
+    } else if in_flight.any() {
         "stopping: the steps that are running are finished first; Ctrl-C again exits at once"
     } else {
         "stopping: no step is running; Ctrl-C again exits at once"

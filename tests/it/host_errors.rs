@@ -412,7 +412,7 @@ async fn a_node_without_sessions() {
     insta::assert_snapshot!(shown(&error), @"
     cannot run a command on node `n1` (10.0.0.2)
       caused by: Failed to open channel (ConnectFailed)
-    hint: does sshd on the node let `rke` run commands? `sudo sshd -T | grep -i -e maxsessions -e forcecommand` tells
+    hint: does sshd on the node let `rke` run commands? Run `sudo sshd -T | grep -i -e maxsessions -e forcecommand` there
     class: Host
     ");
 }

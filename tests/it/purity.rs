@@ -186,6 +186,7 @@ const VALUES: [(&str, &[&str]); 6] = [
     (
         "host::error",
         &[
+            "FEWEST_SESSIONS",
             "Hop",
             "HostError",
             "KeyProblem",

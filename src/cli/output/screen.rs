@@ -234,6 +234,11 @@ impl Screen {
         question
     }
 
+    /// True while a question waits for its answer.
+    pub fn asks(&self) -> bool {
+        self.questions.load(Ordering::SeqCst) > 0
+    }
+
     fn write(&self, text: &str, end: &str) {
         let text = format!("{text}{end}");
         if let Some(copy) = &self.copy {
@@ -251,7 +256,7 @@ impl Screen {
 
     /// Redraws the lines that show what is being done. Nothing where none are drawn, or a question waits.
     pub fn live(&self, lines: &[String]) {
-        if self.questions.load(Ordering::SeqCst) == 0
+        if !self.asks()
             && let Some(live) = &self.live
         {
             live.show(lines);
