@@ -679,8 +679,8 @@ pub struct CertRotate {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Rotate only the certificates of this component (repeatable) [default: all, including the administrator's]
-    #[arg(long, value_enum, value_name = "COMPONENT")]
+    /// Rotate only the certificates of these components, separated by commas [default: all, including the administrator's]
+    #[arg(long, value_enum, value_name = "COMPONENT", value_delimiter = ',')]
     pub service: Vec<Service>,
     /// Replace the key that signs service-account tokens instead of certificates; the former key is accepted until
     /// `--complete`

@@ -4,6 +4,7 @@ use super::{
     args::Kubeconfig,
     environment, print,
     report::{CliError, Failure},
+    rke_state,
     session::Session,
     status::opening,
 };
@@ -43,9 +44,6 @@ pub(super) async fn kubeconfig(args: &Kubeconfig, session: &Session) -> Result<u
 pub(super) async fn state(environment: &Environment) -> Result<ClusterState, CliError> {
     match environment.store.load().await? {
         Loaded::Present { saved, revision: _ } => Ok(*saved),
-        Loaded::Absent => Err(Failure::NoState {
-            place: environment.store.place(),
-        }
-        .into()),
+        Loaded::Absent => Err(rke_state::no_state(environment).into()),
     }
 }

@@ -16,6 +16,7 @@ use super::{
     output::{Page, status::render},
     print,
     report::CliError,
+    rke_state,
     session::{STOPPED, Session},
     stream::shown,
 };
@@ -96,6 +97,7 @@ pub(super) async fn look(
 ) -> Result<Option<Status>, CliError> {
     let intent = intent::load(file, session).await?;
     let environment = environment::open(file, opening(accept_new_host_keys), session)?;
+    rke_state::refuse(file, &environment).await?;
     let seen = tokio::select! {
         biased;
         _ = session.stop.stopped() => return Ok(None),

@@ -48,11 +48,24 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
             let is_node = at.path().starts_with("nodes[") && matches!(other, Value::Scalar(_));
             found.problems.push(if is_node {
                 problem.hint("write `- address: ADDRESS`, and its `role` below it")
+            } else if let Some(hint) = of_one_key(at, keys, other) {
+                problem.hint(hint)
             } else {
                 problem
             });
         }
     }
+}
+
+/// The value of a key of this section, where it stands in the section's place: `ingress: none`.
+fn of_one_key(at: &Cursor<'_>, keys: &[Key], value: &Value) -> Option<String> {
+    let Value::Scalar(text) = value else {
+        return None;
+    };
+    let text = text.expose();
+    let key = keys.iter().find(|key| key.words.contains(&text.as_str()))?;
+    let section = at.path();
+    Some(format!("write `{section}: {{{}: {text}}}`", key.name))
 }
 
 /// A key at the top that only holds what `*name` stands for elsewhere, as Docker Compose has it. RKE ignores it.

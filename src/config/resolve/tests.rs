@@ -280,6 +280,7 @@ fn values_of_the_wrong_type() {
     `nodes` (line 1): must be a list, is a mapping
     `network` (line 2): must be a mapping, is a list
     `ingress` (line 3): must be a mapping, is a single value
+      write `ingress: {provider: none}`
     ");
     assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
     assert_snapshot!(bad(&node("port: 65536")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | 65536");

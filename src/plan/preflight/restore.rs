@@ -55,7 +55,7 @@ fn no_survivor(want: &Desired, have: &Actual, epoch: &EtcdEpoch) -> Option<Prefl
     } else if !has_data {
         (
             format!("node `{first}` has no data of this cluster's etcd"),
-            "name another node with `--node`, or restore a snapshot: `rke-operator etcd snapshot-restore`".to_owned(),
+            "name another node with `--node`, or restore a snapshot: `rke-operator etcd snapshot-restore --name NAME`".to_owned(),
         )
     } else {
         return None;
