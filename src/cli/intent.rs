@@ -23,14 +23,23 @@ pub(super) struct Loaded {
 
 /// Reads, validates and resolves the config. Warnings are shown.
 pub(super) async fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
-    let (text, loaded) = read(file, session).await?;
+    let (text, loaded) = read(file, &sources(file, session), session).await?;
     show(file, &text, &loaded.warnings, session);
     Ok(loaded.intent)
 }
 
 /// As [`load`], and says where nodes are given no program that the config asks for.
 pub(super) async fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
-    let (text, loaded) = read(file, session).await?;
+    whole(file, &sources(file, session), session).await
+}
+
+/// As [`load_whole`], for a command that logs in nowhere: it needs no key and asks for no passphrase.
+pub(super) async fn load_to_validate(file: &Path, session: &Session) -> Result<Loaded, CliError> {
+    whole(file, &sources(file, session).for_validation(), session).await
+}
+
+async fn whole(file: &Path, sources: &FileSources, session: &Session) -> Result<Loaded, CliError> {
+    let (text, loaded) = read(file, sources, session).await?;
     show(file, &text, &loaded.warnings, session);
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
         session.screen.warn(&format!("{NO_PROGRAM}\n"));
@@ -49,22 +58,29 @@ pub(super) fn own_program() -> Result<Option<AgentProgram>, CliError> {
     snapshots::own_program().map_err(|source| Failure::OwnProgram { source }.into())
 }
 
-async fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
+/// What the config may read.
+fn sources(file: &Path, session: &Session) -> FileSources {
+    FileSources::default()
+        .next_to(file)
+        .with_agent(session.ssh_agent)
+        .with_passphrases(Arc::clone(&session.passphrases))
+}
+
+async fn read(
+    file: &Path,
+    sources: &FileSources,
+    session: &Session,
+) -> Result<(String, Loaded), CliError> {
     let text = read_at_most(MAX_BYTES, file).map_err(|source| Failure::Config {
         path: file.to_owned(),
         source,
     })?;
     let paint = session.screen.paint();
-    let sources = FileSources::default()
-        .next_to(file)
-        .with_agent(session.ssh_agent)
-        .with_passphrases(Arc::clone(&session.passphrases));
     let Resolved {
         mut intent,
         warnings,
     } = loop {
-        let read =
-            RkeConfig::parse(&text).and_then(|config| Intent::from_config(&config, &sources));
+        let read = RkeConfig::parse(&text).and_then(|config| Intent::from_config(&config, sources));
         match read {
             Ok(resolved) => break resolved,
             Err(problems) if !session.passphrases.ask(&session.prompt).await? => {

@@ -46,6 +46,8 @@ pub(super) struct FileSources {
     agent: Option<PathBuf>,
     /// A flag says that it is used.
     wants_agent: bool,
+    /// The config is only checked: it may name a key that is missing or has a passphrase.
+    only_validates: bool,
     user: Option<String>,
     passphrases: Arc<Passphrases>,
 }
@@ -65,6 +67,7 @@ impl FileSources {
             folder: PathBuf::new(),
             agent: variable("SSH_AUTH_SOCK").map(PathBuf::from),
             wants_agent: false,
+            only_validates: false,
             user: variable("USER").or_else(|| variable("LOGNAME")),
             passphrases: Arc::default(),
         }
@@ -80,6 +83,14 @@ impl FileSources {
     pub(super) fn with_agent(self, wants_agent: bool) -> Self {
         Self {
             wants_agent,
+            ..self
+        }
+    }
+
+    /// For a check of the config, after which nothing logs in.
+    pub(super) fn for_validation(self) -> Self {
+        Self {
+            only_validates: true,
             ..self
         }
     }
@@ -189,6 +200,17 @@ impl Sources for FileSources {
 
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.read(path).map_err(|(_, refusal)| refusal)
+    }
+
+    fn only_validates(&self) -> bool {
+        self.only_validates
+    }
+
+    fn lacks_key(&self, path: &str) -> bool {
+        match self.key_file(path) {
+            Ok(file) => !file.exists(),
+            Err(_) => true,
+        }
     }
 
     fn wants_passphrase(&self, key: &SshKey) {
@@ -303,6 +325,7 @@ mod tests {
             home: home.map(Path::to_owned),
             agent: None,
             wants_agent: false,
+            only_validates: false,
             user: None,
             passphrases: Arc::default(),
         }

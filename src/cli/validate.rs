@@ -1,4 +1,5 @@
-//! `validate`: says what is wrong with a config; with `--connect` it is a `doctor` that writes nothing anywhere.
+//! `validate`: says what is wrong with a config, and needs no key for that; with `--connect` it is a `doctor` that writes
+//! nothing anywhere.
 
 use serde::Serialize;
 
@@ -34,7 +35,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
         return doctor::doctor(&args, session).await;
     }
     let file = &args.config.config;
-    let Loaded { intent, warnings } = intent::load_whole(file, session).await?;
+    let Loaded { intent, warnings } = intent::load_to_validate(file, session).await?;
     let nodes = intent.nodes.len();
     match args.output {
         Output::Text => print::data(&format!(

@@ -93,6 +93,17 @@ pub trait Sources {
     /// Whether a key may stand in the config itself (`ssh_key`).
     fn allows_inline_key(&self) -> Result<(), Refusal>;
 
+    /// Whether the config is only checked, and nothing logs in: a key that is missing or has a passphrase is then a
+    /// warning.
+    fn only_validates(&self) -> bool {
+        false
+    }
+
+    /// Whether there is no file at the path of a key.
+    fn lacks_key(&self, _path: &str) -> bool {
+        false
+    }
+
     /// The key of a file that would log in has a passphrase: a person may be asked for it, and the config be read again.
     fn wants_passphrase(&self, _key: &SshKey) {}
 }

@@ -92,12 +92,6 @@ const CASES: &[Case] = &[
         &["cluster.yml:7", "cluster_dns_server"],
     ),
     (
-        "a key file that is not there",
-        "ingress:",
-        "ssh_key_path: ~/.ssh/nowhere\ningress:",
-        &["nowhere"],
-    ),
-    (
         "a plugin that no release has",
         "network: {plugin: flannel}\n",
         "network: {plugin: weave}\n",
@@ -139,6 +133,58 @@ fn a_bad_config_names_line_and_cure_and_changes_nothing() {
         }
         assert_eq!(context.files(), before, "{name}: a file changed");
     }
+}
+
+/// `validate` logs in nowhere, and needs no key.
+#[test]
+fn a_key_that_cannot_be_used_is_a_warning_of_validate_and_an_error_elsewhere() {
+    const LOCKED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n";
+    let missing = GOOD.replace("ingress:", "ssh_key_path: ~/.ssh/nowhere\ningress:");
+    let locked = GOOD.replace("ingress:", "ssh_key_path: ~/.ssh/locked\ningress:");
+    for (config, default, message) in [
+        (
+            missing.as_str(),
+            None,
+            "the private key file does not exist",
+        ),
+        (locked.as_str(), None, "this private key has a passphrase"),
+        (GOOD, None, "there is no `~/.ssh/id_rsa`"),
+        (GOOD, Some(LOCKED), "this private key has a passphrase"),
+    ] {
+        let context = Context::new();
+        context.write("cluster.yml", config);
+        context.write("home/.ssh/locked", LOCKED);
+        if let Some(key) = default {
+            context.write("home/.ssh/id_rsa", key);
+        }
+        let ran = context.run(&["validate", "-o", "json"]);
+        assert_eq!(ran.code, Some(0), "{message}: {ran}");
+        assert_eq!(
+            ran.stderr.matches("warning: `ssh_key_path`").count(),
+            1,
+            "{ran}"
+        );
+        let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let mut warnings = told["warnings"].as_array().unwrap().iter();
+        let warning = warnings.find(|warning| warning["path"] == "ssh_key_path");
+        let warning = warning.unwrap();
+        assert!(
+            warning["message"].as_str().unwrap().contains(message),
+            "{ran}"
+        );
+        for command in [&["validate", "--connect"][..], &["plan"]] {
+            let ran = context.run(command);
+            assert_eq!(ran.code, Some(1), "{message}: {ran}");
+            assert!(ran.stderr.contains("error: `ssh_key_path`"), "{ran}");
+            assert!(ran.stderr.contains(message), "{ran}");
+        }
+    }
+    // What is wrong with the file itself remains an error.
+    let context = Context::with(&missing);
+    context.write("home/.ssh/nowhere", "no key\n");
+    let ran = context.run(&["validate"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("this is not a private key"), "{ran}");
 }
 
 #[test]

@@ -168,16 +168,21 @@ impl<'a> Keys<'a> {
         if let Some(known) = &self.default {
             return known.clone().ok();
         }
-        let before = found.problems.len();
+        let (problems, warnings) = (found.problems.len(), found.warnings.len());
         let default = match self.sources.default_key() {
             Ok(DefaultKey::Key(key)) => self.of_file(key, at, found).map(DefaultKey::Key),
             Ok(DefaultKey::Agent(socket)) => Some(DefaultKey::Agent(socket)),
+            Err(refusal) if self.sources.only_validates() => {
+                found.warning(refused(at, refusal));
+                Some(DefaultKey::Key(no_key(self.sources.default_key_path())))
+            }
             Err(refusal) => {
                 found.problem(refused(at, refusal));
                 None
             }
         };
-        for problem in found.problems.iter_mut().skip(before) {
+        let warnings = found.warnings.iter_mut().skip(warnings);
+        for problem in found.problems.iter_mut().skip(problems).chain(warnings) {
             self.sources
                 .default_key_path()
                 .clone_into(&mut problem.path);
@@ -193,7 +198,7 @@ impl<'a> Keys<'a> {
                     pem: pem.to_owned().into(),
                     source: "ssh_key".to_owned(),
                 };
-                validated(key, at, found)
+                self.validated(key, at, found)
             }
             Err(refusal) => {
                 found.problem(refused(at, refusal));
@@ -210,6 +215,10 @@ impl<'a> Keys<'a> {
         self.elsewhere(at, path, found);
         let key = match self.sources.key_at(path) {
             Ok(key) => self.of_file(key, at, found),
+            Err(refusal) if self.sources.only_validates() && self.sources.lacks_key(path) => {
+                found.warning(refused(at, refusal));
+                Some(no_key(path))
+            }
             Err(refusal) => {
                 found.problem(refused(at, refusal));
                 None
@@ -220,10 +229,23 @@ impl<'a> Keys<'a> {
     }
 
     fn of_file(&self, key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
-        if has_passphrase(&key.pem) {
+        if has_passphrase(&key.pem) && !self.sources.only_validates() {
             self.sources.wants_passphrase(&key);
         }
-        validated(key, at, found)
+        self.validated(key, at, found)
+    }
+
+    /// The key, when it can be used as it is. A check of the config accepts one with a passphrase.
+    fn validated(&self, key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
+        let Some(problem) = unusable(&key, at) else {
+            return Some(key);
+        };
+        if self.sources.only_validates() && has_passphrase(&key.pem) {
+            found.warning(problem);
+            return Some(key);
+        }
+        found.problem(problem);
+        None
     }
 
     /// It works from one directory and not from another.
@@ -323,10 +345,18 @@ fn refused(at: &Cursor<'_>, refusal: Refusal) -> Problem {
     }
 }
 
-/// The key, when it can be used as it is.
-fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
+/// Stands for a key that is missing where the config is only checked: nothing logs in with it.
+fn no_key(source: &str) -> SshKey {
+    SshKey {
+        pem: Secret::new(String::new()),
+        source: source.to_owned(),
+    }
+}
+
+/// Why the key cannot be used as it is.
+fn unusable(key: &SshKey, at: &Cursor<'_>) -> Option<Problem> {
     let (message, hint) = match kind(&key.pem) {
-        Kind::Usable => return Some(key),
+        Kind::Usable => return None,
         Kind::Public => (
             "this is a public key",
             "name the private one: the file without `.pub`",
@@ -349,12 +379,12 @@ fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> 
         ),
     };
     // The key itself is no detail: only where it came from, when that is elsewhere.
-    let detail = Some(key.source).filter(|source| !at.path().ends_with(source.as_str()));
-    found.problem(Problem {
+    let source = Some(key.source.clone());
+    let detail = source.filter(|source| !at.path().ends_with(source.as_str()));
+    Some(Problem {
         detail,
         ..at.problem(message).hint(hint)
-    });
-    None
+    })
 }
 
 /// True when only an agent can use the key.
