@@ -39,19 +39,25 @@ pub(super) async fn load_to_validate(file: &Path, session: &Session) -> Result<L
 }
 
 async fn whole(file: &Path, sources: &FileSources, session: &Session) -> Result<Loaded, CliError> {
-    let (text, loaded) = read(file, sources, session).await?;
-    show(file, &text, &loaded.warnings, session);
+    let (text, mut loaded) = read(file, sources, session).await?;
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
-        session.screen.warn(&format!("{NO_PROGRAM}\n"));
+        loaded.warnings.push(no_program());
     }
+    show(file, &text, &loaded.warnings, session);
     Ok(loaded)
 }
 
-/// What a person can do about it is part of it.
-const NO_PROGRAM: &str = "\
-recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, because it is not linked statically
-  help: use a released program on Linux, or the operator; nodes that already take snapshots continue
-  help: to do without recurring snapshots, set `snapshot: false` under `services.etcd`";
+/// Nodes are given no program that takes recurring snapshots.
+fn no_program() -> Problem {
+    const MESSAGE: &str = "recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, \
+        because it is not linked statically";
+    Problem::new("services.etcd.snapshot", MESSAGE)
+        .detail("nodes that already take snapshots continue")
+        .hint(
+            "use a released program on Linux, or the operator; to do without recurring snapshots, \
+             set `snapshot: false` under `services.etcd`",
+        )
+}
 
 /// What nodes with etcd are given.
 pub(super) fn own_program() -> Result<Option<AgentProgram>, CliError> {

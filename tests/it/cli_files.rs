@@ -28,10 +28,20 @@ fn validate_says_what_the_config_is() {
     ----- stdout -----
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
     ----- stderr -----
-    warning: recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, because it is not linked statically
-      help: use a released program on Linux, or the operator; nodes that already take snapshots continue
-      help: to do without recurring snapshots, set `snapshot: false` under `services.etcd`
+    warning: `services.etcd.snapshot`: recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, because it is not linked statically
+      = note: nodes that already take snapshots continue
+      = help: use a released program on Linux, or the operator; to do without recurring snapshots, set `snapshot: false` under `services.etcd`
     ");
+    let ran = context.run(&["validate", "-o", "json"]);
+    assert_eq!(
+        ran.stderr.matches("not linked statically").count(),
+        1,
+        "{ran}"
+    );
+    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let warnings = told["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{ran}");
+    assert_eq!(warnings[0]["path"], "services.etcd.snapshot", "{ran}");
     context.write("cluster.yml", GOOD);
     assert_eq!(context.files(), before);
 }

@@ -668,6 +668,15 @@ async fn doctor_measures_what_a_survey_does_not_tell() {
     assert_eq!(told["findings"][0]["severity"], "warning", "{told}");
     assert_eq!(told["findings"][0]["node"], "n1", "{told}");
 
+    let config = std::fs::read_to_string(site.context.path("cluster.yml")).unwrap();
+    let recurring = config.replace("services: {etcd: {snapshot: false}}\n", "");
+    site.context.write("cluster.yml", &recurring);
+    let ran = site.run(&["doctor", "--no-write", "-o", "json"]).await;
+    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let warning = &told["warnings"][0];
+    assert_eq!(warning["path"], "services.etcd.snapshot", "{told}");
+    site.context.write("cluster.yml", &config);
+
     let ran = site.run(&["doctor", "--no-write"]).await;
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(
