@@ -2,6 +2,7 @@
 
 use super::{
     args::{CertInfo, Output},
+    dispatch::DEGRADED,
     environment, intent,
     kubeconfig::state,
     output::{Page, status::render_certificates},
@@ -22,14 +23,14 @@ pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliEr
     let file = &args.config.config;
     let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
     let nodes = args.nodes || args.served;
-    let all = if nodes {
+    let (all, unread) = if nodes {
         tokio::select! {
             biased;
             _ = session.stop.stopped() => return Ok(STOPPED),
             all = Box::pin(of_nodes(args, &environment, session)) => all?,
         }
     } else {
-        of_state(&environment).await?
+        (of_state(&environment).await?, false)
     };
     match args.output {
         Output::Json => print::json(&all)?,
@@ -41,7 +42,7 @@ pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliEr
             print::data(&text)?;
         }
     }
-    Ok(0)
+    Ok(if unread { DEGRADED } else { 0 })
 }
 
 async fn of_state(environment: &Environment) -> Result<Vec<CertificateStatus>, CliError> {
@@ -59,11 +60,12 @@ async fn of_state(environment: &Environment) -> Result<Vec<CertificateStatus>, C
     Ok(certificates(&known, None, &Served::new(), now))
 }
 
+/// With whether those of a node could not be read.
 async fn of_nodes(
     args: &CertInfo,
     environment: &Environment,
     session: &Session,
-) -> Result<Vec<CertificateStatus>, CliError> {
+) -> Result<(Vec<CertificateStatus>, bool), CliError> {
     // Without a state there are no certificates to tell of, whatever lies on nodes.
     state(environment).await?;
     let intent = intent::load(&args.config.config, session).await?;
@@ -72,17 +74,21 @@ async fn of_nodes(
     } else {
         (inspect(&intent, environment).await?, Served::new())
     };
+    let mut unread = false;
     for view in seen.actual.hosts.values() {
         if let HostView::Unreachable(down) = view {
+            unread = true;
             session.screen.warn(&down.why);
         }
     }
     for ((node, port), answer) in &served {
         if let Err(why) = answer {
+            unread = true;
             let text = format!("{node}: what is served on port {port} was not seen: {why}");
             session.screen.warn(&text);
         }
     }
     let desired = seen.desired.as_ref();
-    Ok(certificates(&seen.actual, desired, &served, seen.now))
+    let all = certificates(&seen.actual, desired, &served, seen.now);
+    Ok((all, unread))
 }

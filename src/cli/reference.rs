@@ -358,7 +358,8 @@ fn exit_codes() -> String {
     let _ = writeln!(
         page,
         "| {} | `UpToDate` | everything that was possible now was done; the nodes that do not answer or wait \
-         are named, and the next run continues with them; of `status`: the cluster is degraded |",
+         are named, and the next run continues with them; of `status`: the cluster is degraded; of `cert info`: the \
+         certificates of a node could not be read |",
         super::dispatch::DEGRADED
     );
     let _ = writeln!(

@@ -116,6 +116,24 @@ async fn status_reads_what_answers_names_what_does_not_and_writes_nothing() {
     assert_eq!(scripts, of_plan, "a script that `plan` has not");
 }
 
+/// A job that watches the expiry of certificates learns from the exit code that some were not read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_that_could_not_be_read_show_in_the_exit_code() {
+    let site = site().await;
+    for args in [
+        &["cert", "info", "--nodes"][..],
+        &["cert", "info", "--served"],
+        &["cert", "info", "--nodes", "-o", "json"],
+    ] {
+        let ran = site.run(args).await;
+        assert_eq!(ran.code, Some(3), "{args:?}: {ran}");
+        assert!(ran.stderr.contains("cannot reach node `n2`"), "{ran}");
+        assert!(ran.stdout.contains("etcd's CA"), "{ran}");
+    }
+    // Those of the state are all there.
+    assert_eq!(site.run(&["cert", "info"]).await.code, Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_before_there_is_a_cluster_shows_what_up_would_make() {
     let site = Site::new().await;
