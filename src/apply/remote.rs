@@ -93,7 +93,8 @@ pub trait RemoteSession: Send + Sync {
     /// The folders of snapshots of the nodes.
     fn files(&self) -> &dyn SnapshotFiles;
 
-    /// Defragments the members of etcd on these nodes, one after the other; `told` has each as soon as it is done.
+    /// Defragments the members of etcd on these nodes, one after the other, if all nodes can be reached; `told` has each as
+    /// soon as it is done.
     fn defragment<'a>(
         &'a self,
         nodes: &'a [NodeName],
@@ -307,7 +308,12 @@ impl RemoteSession for Open {
         engine: &'a ClientIdentity,
         told: &'a (dyn Fn(&Shrunk) + Send + Sync),
     ) -> BoxFuture<'a, Result<Defragmented, DefragError>> {
+        let opened = join_all(nodes.iter().map(|node| self.hosts.get(node)));
         async move {
+            let down: Vec<_> = opened.await.into_iter().filter_map(Result::err).collect();
+            if !down.is_empty() {
+                return Err(DefragError::Unreachable(down));
+            }
             let client = |node: &NodeName| match etcd::Client::through(&self.hosts, node, engine) {
                 Ok(client) => Ok((node.clone(), client)),
                 Err(source) => Err(DefragError::Member {

@@ -15,7 +15,8 @@ use super::{
     Alarm, AlarmKind, Asked, Client, EtcdError, EtcdView, Member, MemberId, Quorum, change, read,
 };
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, distinct},
+    facts::Unreachable,
     model::{NodeName, quoted},
 };
 
@@ -29,6 +30,9 @@ const LOOKS: Duration = Duration::from_millis(500);
 /// Why it is not done, or not any further. What was done stays.
 #[derive(Debug, thiserror::Error)]
 pub enum DefragError {
+    /// Nodes of members that cannot be reached: nothing was asked of etcd.
+    #[error("{}", reasons(.0))]
+    Unreachable(Vec<Unreachable>),
     /// etcd does not serve.
     #[error("etcd does not serve: a member that is defragmented answers nothing meanwhile")]
     NotServing,
@@ -60,6 +64,9 @@ pub enum DefragError {
 impl Explain for DefragError {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Unreachable(down) => {
+                ErrorClass::first(down.iter().map(|down| down.class)).unwrap_or(ErrorClass::Host)
+            }
             Self::NotServing
             | Self::Silent(_)
             | Self::Joins(_)
@@ -71,6 +78,10 @@ impl Explain for DefragError {
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
+            Self::Unreachable(down) => {
+                let hints = distinct(down.iter().flat_map(|down| &down.hints));
+                hints.into_iter().cloned().map(Cow::Owned).collect()
+            }
             Self::NotServing | Self::Silent(_) | Self::Joins(_) | Self::NotWell(_) => {
                 vec!["`rke-operator etcd members` shows how each of them is".into()]
             }
@@ -80,6 +91,12 @@ impl Explain for DefragError {
             Self::Member { source, .. } => source.hints(),
         }
     }
+}
+
+/// Why each of them cannot be reached.
+fn reasons(down: &[Unreachable]) -> String {
+    let reasons: Vec<&str> = down.iter().map(|down| down.why.as_str()).collect();
+    reasons.join("; ")
 }
 
 /// A member, and its database in bytes before and after.

@@ -196,6 +196,32 @@ fn the_kubeconfig_is_printed_or_written_as_up_writes_it() {
     assert_eq!(first.unwrap().trim(), "server: \"https://192.0.2.3:6443\"");
 }
 
+/// The node is named, and nothing is said of etcd.
+#[test]
+fn a_node_that_cannot_be_reached_is_named_before_etcd_is_defragmented() {
+    let context = Context::with(
+        "cluster_name: a\nnodes: [{address: 127.0.0.1, port: 1, user: rke, hostname_override: n1}]\n\
+         network: {plugin: flannel}\ningress: {provider: none}\n\
+         services: {etcd: {snapshot: false}}\n",
+    );
+    let mut state = state();
+    state
+        .inventory
+        .retain(|name, _| *name == NodeName::from("n1"));
+    for entry in state.inventory.values_mut() {
+        entry.roles = vec![Role::ControlPlane, Role::Etcd, Role::Worker];
+    }
+    keep(&context, &state);
+    let ran = context.run(&["etcd", "defrag"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran}");
+    assert!(
+        ran.stderr.contains("error: cannot reach node `n1`"),
+        "{ran}"
+    );
+    assert!(ran.stderr.contains("hint: "), "{ran}");
+    assert!(!ran.stderr.contains("does not serve"), "{ran}");
+}
+
 #[test]
 fn without_a_state_there_is_no_kubeconfig_and_no_certificate() {
     for command in [
