@@ -1,12 +1,12 @@
 //! The management cluster as the command line reads it: which one it is, lists in pages, and what a refusal means. Only
 //! reads; the rights are those of the kubeconfig, not the operator's.
 
-use std::{borrow::Cow, path::Path, time::Duration};
+use std::{borrow::Cow, error::Error as _, io, path::Path, time::Duration};
 
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams, ObjectList},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{InClusterError, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::Value;
 
@@ -47,10 +47,11 @@ pub(super) async fn client(
 ) -> Result<(Client, String), String> {
     let told = |error: &(dyn std::error::Error + 'static)| with_causes(error);
     let mut config = if kubeconfig.is_none() && context.is_none() {
-        kube::Config::infer().await.map_err(|error| told(&error))?
+        let inferred = kube::Config::infer().await;
+        inferred.map_err(|error| not_inferred(&error))?
     } else {
         let read = kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-        let read = read.map_err(|error| told(&error))?;
+        let read = read.map_err(|error| missing(&error).unwrap_or_else(|| told(&error)))?;
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
@@ -74,6 +75,30 @@ pub(super) async fn client(
     }
     let client = Client::try_from(config).map_err(|error| told(&error))?;
     Ok((client, url))
+}
+
+/// Why neither a kubeconfig nor a pod leads to a cluster.
+fn not_inferred(error: &InferConfigError) -> String {
+    let kubeconfig = error.source();
+    let kubeconfig = kubeconfig.and_then(|source| source.downcast_ref::<KubeconfigError>());
+    // What kube met in a pod is private in its error.
+    let no_pod = matches!(
+        kube::Config::incluster(),
+        Err(InClusterError::ReadEnvironmentVariable(_))
+    );
+    match kubeconfig.and_then(missing) {
+        Some(missing) if no_pod => format!("{missing}, and this is no pod of a cluster"),
+        Some(_) | None => with_causes(error),
+    }
+}
+
+/// The file, where there is none.
+fn missing(error: &KubeconfigError) -> Option<String> {
+    let KubeconfigError::ReadConfig(source, path) = error else {
+        return None;
+    };
+    let is_missing = source.kind() == io::ErrorKind::NotFound;
+    is_missing.then(|| format!("`{}` does not exist", path.display()))
 }
 
 impl Management {

@@ -289,11 +289,12 @@ async fn what_the_management_cluster_refuses_has_a_cause_and_a_cure() {
     );
     let none = site.run_with("missing", &["describe", "a"]).await;
     assert_eq!(none.code, Some(1), "{none}");
-    assert!(
-        none.stderr
-            .contains("no kubeconfig for the management cluster"),
-        "{none}"
-    );
+    let why = "error: no kubeconfig for the management cluster: `[DIR]/missing` does not exist, and this is no pod of a cluster\n";
+    assert!(none.stderr.contains(why), "{none}");
+    let none = site.run(&["status", "-A", "--kubeconfig", "nowhere"]).await;
+    assert_eq!(none.code, Some(1), "{none}");
+    let why = "error: no kubeconfig for the management cluster: `nowhere` does not exist\n";
+    assert!(none.stderr.contains(why), "{none}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
