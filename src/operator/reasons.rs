@@ -202,6 +202,7 @@ mod tests {
         let unreadable = StateError::Unreadable {
             place: place(),
             why: "it is cut off".to_owned(),
+            newer: false,
         };
         for (error, kind, reason) in [
             (

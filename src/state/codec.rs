@@ -63,6 +63,11 @@ pub fn decode(text: &str) -> Result<ClusterState, String> {
     }
 }
 
+/// True for a state in a format that only later releases read.
+pub fn is_newer(text: &str) -> bool {
+    serde_json::from_str::<Head>(text).is_ok_and(|head| head.version > FORMAT)
+}
+
 /// True for a whole JSON document, whoever's. A file that was cut while it was written is none.
 pub fn is_whole(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()

@@ -62,6 +62,7 @@ impl FileStore {
         StateError::Unreadable {
             place: self.place(),
             why: why.into(),
+            newer: false,
         }
     }
 
@@ -81,7 +82,11 @@ impl FileStore {
         }
         let text = std::str::from_utf8(content.expose())
             .map_err(|_| self.unreadable("the file is not text"))?;
-        let saved = codec::decode(text).map_err(|why| self.unreadable(why))?;
+        let saved = codec::decode(text).map_err(|why| StateError::Unreadable {
+            place: self.place(),
+            why,
+            newer: codec::is_newer(text),
+        })?;
         Ok(Loaded::Present {
             saved: Box::new(saved),
             revision: revision(&content),

@@ -69,6 +69,8 @@ pub enum StateError {
         place: String,
         /// What is wrong with it.
         why: String,
+        /// True if its format is newer than this release: the state itself may be good.
+        newer: bool,
     },
     /// Someone else wrote first.
     #[error("the state in {place} was changed by someone else during this run")]
@@ -120,6 +122,9 @@ impl Explain for StateError {
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
+            Self::Unreadable { newer: true, .. } => {
+                vec!["use the release of rke-operator that wrote it, or a later one".into()]
+            }
             Self::Unreadable { place, .. } => vec![
                 format!("put a good copy back in {place}").into(),
                 "or move it away and ask for recovery: the keys are then read back from the \

@@ -67,7 +67,11 @@ impl SecretStore {
             .ok_or_else(|| self.unreadable(format!("it has no key `{KEY}`, or an empty one")))?;
         let text = std::str::from_utf8(&content.0)
             .map_err(|_| self.unreadable("its content is not text"))?;
-        let saved = codec::decode(text).map_err(|why| self.unreadable(why))?;
+        let saved = codec::decode(text).map_err(|why| StateError::Unreadable {
+            place: self.place(),
+            why,
+            newer: codec::is_newer(text),
+        })?;
         let revision = secret
             .metadata
             .resource_version
@@ -163,6 +167,7 @@ impl SecretStore {
         StateError::Unreadable {
             place: self.place(),
             why: why.into(),
+            newer: false,
         }
     }
 }

@@ -202,6 +202,12 @@ async fn what_cannot_be_understood_is_unreadable_and_never_absent() {
         );
         assert_eq!(error.class(), ErrorClass::User);
         assert!(error.to_string().contains("cluster.rke-operator.json"));
+        let hints = error.hints().join("\n");
+        assert_eq!(
+            hints.contains("the release of rke-operator that wrote it"),
+            what == "another version",
+            "{what}: {hints}"
+        );
         // And nobody writes a new one over it.
         let error = Store::save(&store, &saved("b"), None).await.unwrap_err();
         assert!(
