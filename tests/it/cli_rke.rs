@@ -97,13 +97,20 @@ fn every_command_has_a_manual_page() {
 #[test]
 fn the_agent_is_used_for_a_flag() {
     let context = Context::with(
-        "nodes:\n  - {address: 10.0.0.1, user: core, role: [controlplane, etcd, worker]}\n",
+        "nodes:\n  - {address: 10.0.0.1, user: core, role: [controlplane, etcd, worker]}\nssh_agent_auth: false\n",
     );
     let without = context.run(&["validate"]);
     assert!(!without.stderr.contains("SSH agent"), "{}", without.stderr);
     let ran = context.run(&["validate", "--ssh-agent-auth"]);
     assert!(
-        ran.stderr.contains("there is no SSH agent"),
+        ran.stderr
+            .contains("warning: `--ssh-agent-auth`: there is no SSH agent: key files are used\n"),
+        "{}",
+        ran.stderr
+    );
+    // It is the flag that asked for it, not the file.
+    assert!(
+        !ran.stderr.contains("ssh_agent_auth: false"),
         "{}",
         ran.stderr
     );

@@ -116,10 +116,7 @@ impl<'a> Keys<'a> {
             self.agent = Some(match self.sources.agent() {
                 Ok(Some(socket)) => Ok(socket),
                 Ok(None) => {
-                    found.warning(
-                        at.problem("there is no SSH agent: key files are used")
-                            .hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one"),
-                    );
+                    found.warning(no_agent(at, says_so));
                     Err(Refused)
                 }
                 Err(refusal) => {
@@ -301,6 +298,17 @@ impl<'a> Keys<'a> {
             }
         }
     }
+}
+
+/// Where the config does not ask for the agent, the flag does: it has no place in the file.
+fn no_agent(at: &Cursor<'_>, says_so: bool) -> Problem {
+    const MESSAGE: &str = "there is no SSH agent: key files are used";
+    let problem = if says_so {
+        at.problem(MESSAGE)
+    } else {
+        Problem::new("", format!("`--ssh-agent-auth`: {MESSAGE}"))
+    };
+    problem.hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one")
 }
 
 fn of_agent(socket: PathBuf, first: Option<String>) -> Proof {
