@@ -10,18 +10,18 @@ pub(super) const MONITORING: &[Key] = &[
         .used(),
     map(
         "options",
-        "Flags of the metrics server without dashes; they win over ours.",
+        "Flags of the metrics server without dashes; they take precedence over those of rke-operator.",
     )
     .used(),
-    map("node_selector", "Where its pods run.").used(),
-    any("update_strategy", "How its pods are replaced.").used(),
-    number("replicas", "How many pods.").default("1").used(),
+    map("node_selector", "Node selector of its pods.").used(),
+    any("update_strategy", "Update strategy of its pods.").used(),
+    number("replicas", "Number of pods.").default("1").used(),
     each("tolerations", "Tolerations of its pods.", TOLERATION)
         .most(32)
         .used(),
     text(
         "metrics_server_priority_class_name",
-        "The priority of its pods; `system-cluster-critical` when empty.",
+        "Priority class of its pods; `system-cluster-critical` when empty.",
     )
     .used(),
 ];
@@ -42,15 +42,23 @@ pub(super) const TOLERATION: &[Key] = &[
     )
     .words(EFFECTS)
     .used(),
-    number("tolerationSeconds", "How long, with `NoExecute`.").used(),
-    number("tolerationseconds", "The same, as RKE writes it.").used(),
+    number(
+        "tolerationSeconds",
+        "Seconds until the pod is evicted, with `NoExecute`.",
+    )
+    .used(),
+    number(
+        "tolerationseconds",
+        "`tolerationSeconds`, as RKE writes it.",
+    )
+    .used(),
 ];
 
 /// `dns`.
 pub(super) const DNS: &[Key] = &[
     text(
         "provider",
-        "`coredns`, or `none` to bring your own. `kube-dns` is refused: Kubernetes left it in 1.13.",
+        "`coredns`, or `none` to bring your own. `kube-dns` is refused: CoreDNS has replaced it in Kubernetes since 1.13.",
     )
     .words(&["coredns", "none"])
     .default("coredns")
@@ -58,25 +66,25 @@ pub(super) const DNS: &[Key] = &[
     section("options", "Settings of the DNS server.", DNS_OPTIONS),
     list(
         "upstreamnameservers",
-        "Where names outside of the cluster are asked for; the node's own name servers when empty.",
+        "Name servers for names outside of the cluster; those of the node when empty.",
     )
     .used(),
     list(
         "reversecidrs",
-        "Ranges whose addresses are looked up in the cluster; all of them when empty.",
+        "Address ranges for which the cluster answers reverse lookups; all of them when empty.",
     )
     .used(),
     any(
         "stubdomains",
-        "Name servers for single domains. RKE takes them for kube-dns only.",
+        "Name servers for specific domains. RKE supports them for kube-dns only.",
     )
     .used(),
-    map("node_selector", "Where its pods run.").used(),
-    section("nodelocal", "A cache of names on each node.", NODELOCAL),
-    any("update_strategy", "How its pods are replaced.").used(),
+    map("node_selector", "Node selector of its pods.").used(),
+    section("nodelocal", "A DNS cache on each node.", NODELOCAL),
+    any("update_strategy", "Update strategy of its pods.").used(),
     section(
         "linear_autoscaler_params",
-        "How many pods for how many nodes. It is worked out at each `up`; there is no autoscaler pod.",
+        "Number of pods for the size of the cluster. Each `up` computes it; there is no autoscaler pod.",
         LINEAR,
     ),
     each("tolerations", "Tolerations of its pods.", TOLERATION).most(32).used(),
@@ -85,32 +93,32 @@ pub(super) const DNS: &[Key] = &[
 const DNS_OPTIONS: &[Key] = &[
     text(
         "coredns_priority_class_name",
-        "The priority of its pods; `system-cluster-critical` when empty.",
+        "Priority class of its pods; `system-cluster-critical` when empty.",
     )
     .used(),
     text(
         "coredns_autoscaler_priority_class_name",
-        "The priority of the autoscaler's pod.",
+        "Priority class of the autoscaler's pod.",
     )
     .same("there is no autoscaler pod"),
     text(
         "kube_dns_priority_class_name",
-        "The priority of kube-dns' pods.",
+        "Priority class of kube-dns' pods.",
     )
     .same("kube-dns is not run"),
     text(
         "kube_dns_autoscaler_priority_class_name",
-        "The priority of its autoscaler's pod.",
+        "Priority class of its autoscaler's pod.",
     )
     .same("kube-dns is not run"),
     text(
         "nodelocal_priority_class_name",
-        "Of RKE's documentation; no release of RKE reads it.",
+        "Only in RKE's documentation; no release of RKE reads it.",
     )
     .ignored("write `node_local_dns_priority_class_name` under `dns.nodelocal`: RKE does not read this name either"),
     text(
         "nodelocal_autoscaler_priority_class_name",
-        "Of RKE's documentation; no release of RKE reads it.",
+        "Only in RKE's documentation; no release of RKE reads it.",
     )
     .ignored("remove it: RKE does not read it either"),
 ];
@@ -118,14 +126,14 @@ const DNS_OPTIONS: &[Key] = &[
 const NODELOCAL: &[Key] = &[
     text(
         "ip_address",
-        "Where it listens, e.g. `169.254.20.10`: kubelet tells pods to ask there. Without it there is no cache.",
+        "The address that it listens on, such as `169.254.20.10`: kubelet sets it as the name server of pods. Without an address there is no cache.",
     )
     .used(),
-    any("update_strategy", "How its pods are replaced.").used(),
-    map("node_selector", "Which nodes have one.").used(),
+    any("update_strategy", "Update strategy of its pods.").used(),
+    map("node_selector", "Node selector of its pods.").used(),
     text(
         "node_local_dns_priority_class_name",
-        "The priority of its pods; `system-node-critical` when empty.",
+        "Priority class of its pods; `system-node-critical` when empty.",
     )
     .used(),
 ];
@@ -134,7 +142,7 @@ const NODELOCAL: &[Key] = &[
 const FRACTION: &str = r"^[0-9]*(\.[0-9]*)?$";
 
 const LINEAR: &[Key] = &[
-    number("cores_per_replica", "Cores of workers for each pod.")
+    number("cores_per_replica", "CPU cores of workers for each pod.")
         .default("128")
         .also(&["0"])
         .pattern(FRACTION)
@@ -144,16 +152,16 @@ const LINEAR: &[Key] = &[
         .also(&["0"])
         .pattern(FRACTION)
         .used(),
-    number("min", "At least so many.")
+    number("min", "Minimum number of pods.")
         .default("1")
         .also(&["0"])
         .used(),
-    number("max", "At most so many; any number when 0.")
+    number("max", "Maximum number of pods; no maximum when 0.")
         .default("0")
         .used(),
     flag(
         "prevent_single_point_failure",
-        "Two pods as soon as there are two workers.",
+        "Run at least two pods if there are two workers or more.",
     )
     .default("true")
     .used(),

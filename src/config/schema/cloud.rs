@@ -6,19 +6,19 @@ use super::key::{Key, any, flag, later_section, number, section, text};
 pub(super) const CLOUD_PROVIDER: &[Key] = &[
     text(
         "name",
-        "`external`, or RKE's `external-aws`, `harvester` and `custom`, which are the same here.",
+        "`external`, or RKE's `external-aws`, `harvester` and `custom`, which have the same effect.",
     )
     .used(),
     flag(
         "useInstanceMetadataHostname",
-        "Name nodes as the cloud does.",
+        "Name nodes as the cloud's metadata service does.",
     ),
     later_section(
         "awsCloudProvider",
         "Settings for AWS.",
         &[
-            any("global", "Of the whole cluster."),
-            any("service_override", "Of single services."),
+            any("global", "Settings of the whole cluster."),
+            any("service_override", "Settings of single services."),
         ],
     )
     .refused(GONE),
@@ -28,10 +28,10 @@ pub(super) const CLOUD_PROVIDER: &[Key] = &[
         "Settings for OpenStack.",
         &[
             any("global", "How to log in.").secret(),
-            any("load_balancer", "Of load balancers."),
-            any("block_storage", "Of volumes."),
-            any("route", "Of routes."),
-            any("metadata", "Of the metadata service."),
+            any("load_balancer", "Settings of load balancers."),
+            any("block_storage", "Settings of volumes."),
+            any("route", "Settings of routes."),
+            any("metadata", "Settings of the metadata service."),
         ],
     )
     .refused(GONE),
@@ -41,9 +41,9 @@ pub(super) const CLOUD_PROVIDER: &[Key] = &[
         &[
             any("global", "How to log in.").secret(),
             any("virtual_center", "The servers, and how to log in.").secret(),
-            any("network", "Of networks."),
-            any("disk", "Of volumes."),
-            any("workspace", "Where machines are made."),
+            any("network", "Settings of networks."),
+            any("disk", "Settings of volumes."),
+            any("workspace", "Where machines are created."),
         ],
     )
     .refused(GONE),

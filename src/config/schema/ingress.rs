@@ -12,33 +12,33 @@ const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Defa
 pub(super) const INGRESS: &[Key] = &[
     text(
         "provider",
-        "`nginx`, `traefik`, or `none` to bring your own. nginx was retired by its makers in March 2026; RKE knows no traefik.",
+        "`nginx`, `traefik`, or `none` to bring your own. nginx was retired upstream in March 2026; RKE does not support traefik.",
     )
     .words(&["nginx", "traefik", "none"])
     .default("nginx")
     .used(),
     map("options", "Settings of nginx.").used(),
-    map("node_selector", "Where its pods run, among the workers.").used(),
+    map("node_selector", "Node selector of its pods, among the workers.").used(),
     map("extra_args", "Flags of the controller without dashes; an empty value is the bare flag.").used(),
-    text("dns_policy", "How its pods look up names: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.")
+    text("dns_policy", "DNS policy of its pods: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.")
         .words(DNS_POLICIES)
         .default("ClusterFirst")
         .used(),
-    any("extra_envs", "More variables, as a pod has them.").secret().used(),
-    any("extra_volumes", "More volumes, as a pod has them.").used(),
-    any("extra_volume_mounts", "More mounts, as a container has them.").used(),
-    any("update_strategy", "How its pods are replaced.").used(),
-    number("http_port", "The node's port of HTTP.")
+    any("extra_envs", "Additional environment variables, as in a container.").secret().used(),
+    any("extra_volumes", "Additional volumes, as in a pod.").used(),
+    any("extra_volume_mounts", "Additional volume mounts, as in a container.").used(),
+    any("update_strategy", "Update strategy of its pods.").used(),
+    number("http_port", "Port for HTTP on the node.")
         .default("80")
         .also(&["0"])
         .used(),
-    number("https_port", "The node's port of HTTPS.")
+    number("https_port", "Port for HTTPS on the node.")
         .default("443")
         .also(&["0"])
         .used(),
     text(
         "network_mode",
-        "How its ports are reached: `hostPort`, `hostNetwork`, or `none` for a Service of your own.",
+        "How its ports are exposed: `hostPort`, `hostNetwork`, or `none` to bring your own Service.",
     )
     .words(&["hostPort", "hostNetwork", "none"])
     .default("hostPort")
@@ -56,28 +56,28 @@ pub(super) const INGRESS: &[Key] = &[
     .used(),
     text(
         "default_http_backend_priority_class_name",
-        "The priority of that server's pod.",
+        "Priority class of that server's pod.",
     )
     .used(),
     text(
         "nginx_ingress_controller_priority_class_name",
-        "The priority of the controller's pods.",
+        "Priority class of the controller's pods.",
     )
     .used(),
     flag(
         "default_ingress_class",
-        "Whether its class is the default one.",
+        "Make its IngressClass the default.",
     )
     .default("true")
     .used(),
     text(
         "ingress_priority_class_name",
-        "Of RKE's documentation; no release of RKE reads it.",
+        "Only in RKE's documentation; no release of RKE reads it.",
     )
     .ignored("write `nginx_ingress_controller_priority_class_name`: RKE does not read this name either"),
     any(
         "values",
-        "Ours: laid over the values of the chart (`rke2-ingress-nginx`, `rke2-traefik`) last.",
+        "Not in RKE: values for the chart (`rke2-ingress-nginx`, `rke2-traefik`); they take precedence over those of rke-operator.",
     )
     .secret()
     .used(),

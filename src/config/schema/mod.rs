@@ -32,24 +32,24 @@ pub(super) const ROOT: &[Key] = &[
     each("nodes", "The machines of the cluster.", NODE).known_by("address", 1).most(1000).used(),
     section("services", "The components of Kubernetes.", SERVICES),
     section("network", "The network plugin.", NETWORK),
-    section("authentication", "How the API server knows its users.", AUTHENTICATION),
-    section("authorization", "How the API server decides what a user may do.", AUTHORIZATION),
-    any("addons", "Manifests, one YAML document each, that are applied after the cluster is up. What is taken out of them is deleted.").secret().used(),
+    section("authentication", "How the API server authenticates users.", AUTHENTICATION),
+    section("authorization", "How the API server authorizes requests.", AUTHORIZATION),
+    any("addons", "Manifests, one YAML document each, applied after the cluster is up. Objects that are removed from them are deleted.").secret().used(),
     list("addons_include", "Files, relative to the config, and URLs of such manifests. A `Cluster` object cannot name any.").used(),
-    map("system_images", "Images by RKE's names; those of the catalogue where a name is missing.").used(),
-    text("ssh_key_path", "The private key for nodes that name none. When empty: the first of `~/.ssh/id_rsa`, `id_ecdsa`, `id_ed25519` that has no passphrase, else the SSH agent.").default("~/.ssh/id_rsa").used(),
+    map("system_images", "Images by RKE's names; a name that is missing has the image of the catalogue.").used(),
+    text("ssh_key_path", "The private key file for nodes that name no key. When empty: the first of `~/.ssh/id_rsa`, `id_ecdsa`, `id_ed25519` that has no passphrase, else the SSH agent.").default("~/.ssh/id_rsa").used(),
     text("ssh_cert_path", "The file of that key's OpenSSH certificate; not in a `Cluster` object.").used(),
     flag("ssh_agent_auth", "Log in with the keys of an SSH agent, not in a `Cluster` object. Without an agent (`SSH_AUTH_SOCK`) key files are used.").used(),
     flag("ignore_docker_version", "Accept any version of Docker.")
         .same("what Docker can do is checked, not its version"),
     flag("enable_cri_dockerd", "Run pods through cri-dockerd.").default("true")
         .same("pods run on the containerd that Docker brings"),
-    text("kubernetes_version", "The release of Kubernetes; the newest that our tests prove when empty. An existing cluster keeps its own.").pattern(VERSION).most(64).used(),
-    each("private_registries", "Registries that need a login, have their own authority, or have the system images. Docker pulls with it, and kubelet for pods.", REGISTRY).most(32).used(),
+    text("kubernetes_version", "The release of Kubernetes; the default release of rke-operator when empty. An existing cluster keeps its release.").pattern(VERSION).most(64).used(),
+    each("private_registries", "Registries that need a login, have a private CA, or have the system images. Docker and kubelet use these settings.", REGISTRY).most(32).used(),
     section("ingress", "The ingress controller.", INGRESS),
     text("cluster_name", "The cluster's name in its kubeconfig.").default("local").used(),
     section("cloud_provider", "The cloud that the nodes run in.", CLOUD_PROVIDER),
-    text("prefix_path", "Where RKE's folders begin on the nodes.").default("/"),
+    text("prefix_path", "The folder on the nodes that contains RKE's folders.").default("/"),
     text("win_prefix_path", "The same on Windows nodes."),
     number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45")
         .same("add-ons are applied at once, and a run reports how long it waits for them"),
@@ -60,9 +60,9 @@ pub(super) const ROOT: &[Key] = &[
         .never("remove it: `rke-operator cert rotate` does it when you ask"),
     flag("rotate_encryption_key", "Replace the encryption key at the next `up`."),
     section("dns", "The cluster's DNS server.", DNS),
-    section("upgrade_strategy", "How many nodes may be down while they are changed.", UPGRADE_STRATEGY),
-    text("cri_dockerd_stream_server_address", "Where cri-dockerd listens.").default("127.0.0.1").same(NO_CRI_DOCKERD),
-    number("cri_dockerd_stream_server_port", "Where cri-dockerd listens.").default("10010").same(NO_CRI_DOCKERD),
+    section("upgrade_strategy", "How many nodes may be unavailable while they are changed.", UPGRADE_STRATEGY),
+    text("cri_dockerd_stream_server_address", "Address that cri-dockerd listens on.").default("127.0.0.1").same(NO_CRI_DOCKERD),
+    number("cri_dockerd_stream_server_port", "Port that cri-dockerd listens on.").default("10010").same(NO_CRI_DOCKERD),
 ];
 
 /// A release, in the spellings that people have in files.
@@ -76,16 +76,16 @@ const AUTHENTICATION: &[Key] = &[
         .used(),
     list(
         "sans",
-        "More names and addresses in the API server's certificate.",
+        "Additional names and addresses in the API server's certificate.",
     )
     .used(),
     section(
         "webhook",
-        "A server that tells who a token belongs to.",
+        "A server that authenticates bearer tokens.",
         &[
             any(
                 "config_file",
-                "The content of its kubeconfig; one on the node itself, port 6440, when empty.",
+                "The content of its kubeconfig; when empty, the server is on the node itself, at port 6440.",
             )
             .by_reference()
             .used(),
@@ -94,7 +94,7 @@ const AUTHENTICATION: &[Key] = &[
                 .used(),
         ],
     ),
-    map("options", "Of releases of RKE before 1.0.")
+    map("options", "From releases of RKE before 1.0.")
         .ignored("remove it: RKE 1.6 does not read it either"),
 ];
 
@@ -106,13 +106,13 @@ const AUTHORIZATION: &[Key] = &[
 const NO_ECR: &str = "remove it: let kubelet run a credential provider of AWS (`services.kubelet.extra_args`: `image-credential-provider-config`), or write a user and a password";
 
 const REGISTRY: &[Key] = &[
-    text("url", "Host and port, and perhaps the beginning of a path; one entry each.").default("docker.io").used(),
+    text("url", "Host and port, and optionally a path prefix; one entry for each registry.").default("docker.io").used(),
     text("user", "The user.").used(),
-    text("password", "The password. A change restarts nothing; kubelet reads it again after five minutes at most.").by_reference().used(),
-    flag("is_default", "Take the system images from here that `system_images` does not name, those of charts too: `URL/IMAGE`.").used(),
-    text("ca", "Ours: the certificate of the authority that signed the registry's, as PEM.").secret().used(),
-    text("ca_path", "Ours: the file of that certificate; not in a `Cluster` object.").used(),
-    any("ecrCredentialPlugin", "Of RKE's documentation; RKE's files have `ecr_credential_plugin`.")
+    text("password", "The password. A change restarts nothing; kubelet reads it within five minutes.").by_reference().used(),
+    flag("is_default", "Pull from here the system images that `system_images` does not name, including those of charts: `URL/IMAGE`.").used(),
+    text("ca", "Not in RKE: the CA certificate of the registry, as PEM.").secret().used(),
+    text("ca_path", "Not in RKE: the file of that certificate; not in a `Cluster` object.").used(),
+    any("ecrCredentialPlugin", "Only in RKE's documentation; RKE reads `ecr_credential_plugin`.")
         .secret()
         .ignored(NO_ECR),
     section(
@@ -121,49 +121,49 @@ const REGISTRY: &[Key] = &[
         &[
             text("aws_access_key_id", "The access key.").secret().refused(NO_ECR),
             text("aws_secret_access_key", "Its secret.").secret().refused(NO_ECR),
-            text("aws_session_token", "The session.").secret().refused(NO_ECR),
+            text("aws_session_token", "The session token.").secret().refused(NO_ECR),
         ],
     ),
 ];
 
 const RESTORE: &[Key] = &[
     flag("restore", "Whether to restore."),
-    text("snapshot_name", "From which snapshot."),
+    text("snapshot_name", "The snapshot to restore."),
 ];
 
 const UPGRADE_STRATEGY: &[Key] = &[
     text(
         "max_unavailable_worker",
-        "How many workers at once, as a number or in per cent.",
+        "How many workers may be unavailable at the same time, as a number or a percentage.",
     )
     .default("10%")
     .used(),
     text(
         "max_unavailable_controlplane",
-        "How many nodes with etcd or a control plane at once, for their kubelets; members of etcd and API servers are always replaced one at a time.",
+        "How many nodes with etcd or a control plane may be unavailable at the same time while their kubelets are changed; etcd members and API servers are always replaced one at a time.",
     )
     .default("1")
     .used(),
-    flag("drain", "Evict the pods of a node before its kubelet is changed. Without it the node is only cordoned meanwhile.").used(),
+    flag("drain", "Evict the pods of a node before its kubelet is changed. Otherwise the node is only cordoned.").used(),
     section(
         "node_drain_input",
         "How pods are evicted.",
         &[
-            flag("force", "Evict pods that nothing will start again.").used(),
+            flag("force", "Evict pods without a controller, too: nothing starts them again.").used(),
             flag(
                 "ignore_daemonsets",
-                "Leave pods of DaemonSets where they are.",
+                "Do not evict pods of DaemonSets.",
             )
             .default("true")
             .used(),
-            flag("delete_local_data", "Evict pods that lose an emptyDir.").used(),
+            flag("delete_local_data", "Evict pods with an emptyDir, too: its data are lost.").used(),
             number(
                 "grace_period",
-                "Seconds for a pod to end; its own when negative.",
+                "Seconds for a pod to terminate; the grace period of the pod when negative.",
             )
             .default("-1")
             .used(),
-            number("timeout", "Seconds until the eviction is given up.")
+            number("timeout", "Timeout of the eviction, in seconds.")
                 .default("120")
                 .used(),
         ],

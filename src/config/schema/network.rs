@@ -10,7 +10,7 @@ use super::{
 pub(in crate::config) const NETWORK: &[Key] = &[
     text(
         "plugin",
-        "`canal`, `flannel`, `calico`, or `none` to bring your own. `weave` and `aci` are refused: no release here has them.",
+        "`canal`, `flannel`, `calico`, or `none` to bring your own. rke-operator does not support `weave` and `aci`.",
     )
     .words(&["canal", "flannel", "calico", "none"])
     .default("canal")
@@ -18,18 +18,18 @@ pub(in crate::config) const NETWORK: &[Key] = &[
     section("options", "Options of the plugin.", OPTIONS),
     number(
         "mtu",
-        "The MTU of pods, with canal and calico; when 0, 1450 with canal, and found out by calico itself.",
+        "The MTU of pods, with canal and calico. When 0, canal uses 1450 and calico detects it.",
     )
     .default("0")
     .used(),
     map(
         "node_selector",
-        "Where the plugin's pods run, with flannel and calico.",
+        "Node selector of the plugin's pods, with flannel and calico.",
     )
     .used(),
     any(
         "update_strategy",
-        "How the plugin's pods are replaced, with flannel and calico.",
+        "Update strategy of the plugin's pods, with flannel and calico.",
     )
     .used(),
     each(
@@ -40,7 +40,7 @@ pub(in crate::config) const NETWORK: &[Key] = &[
     .most(32).used(),
     any(
         "values",
-        "Ours: laid over the values of the chart (`rke2-canal`, `rke2-calico`) last.",
+        "Not in RKE: values for the chart (`rke2-canal`, `rke2-calico`); they take precedence over those of rke-operator.",
     )
     .secret()
     .used(),
@@ -56,7 +56,7 @@ pub(in crate::config) const NETWORK: &[Key] = &[
     section(
         "weave_network_provider",
         "Options of weave.",
-        &[text("password", "The password among the nodes.")
+        &[text("password", "The password for traffic among the nodes.")
             .secret()
             .refused("remove it: weave is no longer maintained")],
     ),
@@ -68,25 +68,25 @@ pub(in crate::config) const NETWORK: &[Key] = &[
     )
     .default("true")
     .refused("remove it: without this module Services are not reached from pods of the same node, so it is always loaded"),
-    any("caliconetworkprovider", "Of releases of RKE before 1.0.")
+    any("caliconetworkprovider", "From releases of RKE before 1.0.")
         .ignored("write it as `calico_network_provider`: RKE 1.6 does not read this name either"),
 ];
 
 const IFACE: &[Key] = &[text(
     "iface",
-    "The network interface to the other nodes; `options` wins.",
+    "The network interface to the other nodes; the key under `options` takes precedence.",
 )
 .used()];
 
 const CANAL: &[Key] = &[
     text(
         "iface",
-        "The network interface to the other nodes; `options` wins.",
+        "The network interface to the other nodes; the key under `options` takes precedence.",
     )
     .used(),
     text(
         "blackhole_route",
-        "A route that drops packets to pods that are not there; since RKE 1.8.",
+        "A route that drops packets to pods that do not exist; since RKE 1.8.",
     )
     .same("the chart of the release decides"),
 ];
@@ -105,19 +105,19 @@ const OPTIONS: &[Key] = &[
     .used(),
     text(
         "flannel_backend_type",
-        "How packets travel: `vxlan`, `host-gw`, `wireguard`, `udp` or `ipip`.",
+        "The backend of flannel: `vxlan`, `host-gw`, `wireguard`, `udp` or `ipip`.",
     )
     .default("vxlan")
     .used(),
-    number("flannel_backend_port", "The port of VXLAN.")
+    number("flannel_backend_port", "The port for VXLAN.")
         .default("8472")
         .used(),
-    number("flannel_backend_vni", "The network of VXLAN.")
+    number("flannel_backend_vni", "The VXLAN network identifier (VNI).")
         .default("1")
         .used(),
     text(
         "kube_flannel_priority_class_name",
-        "The priority of its pods; `system-node-critical` when empty.",
+        "Priority class of its pods; `system-node-critical` when empty.",
     )
     .used(),
     text(
@@ -127,52 +127,52 @@ const OPTIONS: &[Key] = &[
     .used(),
     text(
         "canal_flannel_backend_type",
-        "How packets travel: `vxlan`, `host-gw`, `wireguard`, `udp` or `ipip`.",
+        "The backend of flannel: `vxlan`, `host-gw`, `wireguard`, `udp` or `ipip`.",
     )
     .default("vxlan")
     .used(),
     number(
         "canal_flannel_backend_port",
-        "The port of VXLAN. RKE 1.6 ignores it.",
+        "The port for VXLAN. RKE 1.6 ignores it.",
     )
     .default("8472")
     .used(),
     number(
         "canal_flannel_backend_vni",
-        "The network of VXLAN. RKE 1.6 ignores it.",
+        "The VXLAN network identifier (VNI). RKE 1.6 ignores it.",
     )
     .default("1")
     .used(),
     text(
         "canal_flex_volume_plugin_dir",
-        "Where it puts its volume plugin; kubelet's own folder, `/var/lib/kubelet/volumeplugins`, when empty or RKE's default.",
+        "The folder of its volume plugin; kubelet's own folder, `/var/lib/kubelet/volumeplugins`, when empty or RKE's default.",
     )
     .default(VOLUME_PLUGINS)
     .used(),
-    text("canal_priority_class_name", "The priority of its pods.").same(CHART),
+    text("canal_priority_class_name", "Priority class of its pods.").same(CHART),
     text("calico_cloud_provider", "The cloud.")
         .default("none")
         .same("calico does not use it, in RKE 1.6 neither"),
     text(
         "calico_flex_volume_plugin_dir",
-        "Where it puts its volume plugin; kubelet's own folder, `/var/lib/kubelet/volumeplugins`, when empty or RKE's default.",
+        "The folder of its volume plugin; kubelet's own folder, `/var/lib/kubelet/volumeplugins`, when empty or RKE's default.",
     )
     .default(VOLUME_PLUGINS)
     .used(),
     text(
         "calico_node_priority_class_name",
-        "The priority of its pods.",
+        "Priority class of its pods.",
     )
     .same(OPERATOR),
     text(
         "calico_kube_controllers_priority_class_name",
-        "The priority of its controllers.",
+        "Priority class of its controllers.",
     )
     .same("the chart and calico's operator run them as `system-cluster-critical`"),
-    text("weave_password", "The password among the nodes.")
+    text("weave_password", "The password for traffic among the nodes.")
         .secret()
         .refused(NO_WEAVE),
-    text("weave_net_priority_class_name", "The priority of its pods.").refused(NO_WEAVE),
+    text("weave_net_priority_class_name", "Priority class of its pods.").refused(NO_WEAVE),
     // RKE's documentation has these; no release of RKE reads them.
     text("canal_autoscaler_priority_class_name", DOCUMENTED)
         .ignored("remove it: RKE does not read it either"),
@@ -188,4 +188,4 @@ const OPTIONS: &[Key] = &[
     text("weave_autoscaler_priority_class_name", DOCUMENTED).ignored(NO_WEAVE),
 ];
 
-const DOCUMENTED: &str = "Of RKE's documentation; no release of RKE reads it.";
+const DOCUMENTED: &str = "Only in RKE's documentation; no release of RKE reads it.";

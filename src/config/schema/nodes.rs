@@ -9,14 +9,14 @@ use super::{
 pub(in crate::config) const NODE: &[Key] = &[
     text(
         "address",
-        "Host name or IPv4 address that SSH dials; required.",
+        "Host name or IPv4 address that SSH connects to; required.",
     )
     .most(253)
     .used(),
     number("port", "Port of sshd.").default("22").used(),
     text(
         "internal_address",
-        "IPv4 address for traffic among the nodes, if that is another one.",
+        "IPv4 address for traffic among the nodes, if it differs from `address`.",
     )
     .most(253)
     .used(),
@@ -34,7 +34,7 @@ pub(in crate::config) const NODE: &[Key] = &[
     .used(),
     text(
         "user",
-        "Who logs in; must be allowed to use Docker. The user who runs the command when empty, as with `ssh`; required in a `Cluster` object.",
+        "The user to log in as, who must be allowed to use Docker. The user who runs the command when empty, as with `ssh`; required in a `Cluster` object.",
     )
     .used(),
     text("docker_socket", "Docker's socket on the node.")
@@ -63,7 +63,7 @@ pub(in crate::config) const NODE: &[Key] = &[
     map("labels", "Labels of the Node object.").most(64).used(),
     each("taints", "Taints of the Node object.", TAINT).most(32).used(),
     text("nodeName", "Set by Rancher."),
-    text("machine_name", "Of releases of RKE before 0.1.2.")
+    text("machine_name", "From releases of RKE before 0.1.2.")
         .ignored("write it as `hostname_override`: RKE does not read this name any more"),
 ];
 
@@ -91,12 +91,12 @@ pub(super) const BASTION: &[Key] = &[
     BASTION_AGENT,
     flag(
         "ignore_proxy_env_vars",
-        "Do without the proxy that RKE's environment names.",
+        "Do not use the proxy of RKE's environment variables.",
     )
     .same("no proxy of the environment is used"),
     each(
         "through",
-        "The bastion hosts through which this one is reached, in the order in which they are passed. RKE knows none.",
+        "The bastion hosts through which this one is reached, in this order. RKE does not support this.",
         WAY,
     )
     .most(4)
@@ -117,13 +117,13 @@ const WAY: &[Key] = &[
 
 const BASTION_ADDRESS: Key = text(
     "address",
-    "Host name or IPv4 address that SSH dials. The addresses of the nodes are looked up on the bastion.",
+    "Host name or IPv4 address that SSH connects to. The bastion host resolves the addresses of the nodes.",
 )
 .used();
 const BASTION_PORT: Key = number("port", "Port of sshd.").default("22").used();
 const BASTION_USER: Key = text(
     "user",
-    "Who logs in; the user who runs the command when empty.",
+    "The user to log in as; the user who runs the command when empty.",
 )
 .used();
 const BASTION_KEY: Key = text(

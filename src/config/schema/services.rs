@@ -24,10 +24,10 @@ macro_rules! service {
         &[
             text("image", "Not read by RKE 1.6 either.")
                 .ignored("write the image under `system_images`: `etcd`, or `kubernetes` for all other services"),
-            map("extra_args", "Flags without dashes; they win over ours.").used(),
-            any("extra_args_array", "Flags without dashes, each with a list of values: given once for each, after ours.").used(),
-            list("extra_binds", "More mounts, `source:target[:options]`.").used(),
-            list("extra_env", "More variables, `NAME=value`; they win over ours.").secret().used(),
+            map("extra_args", "Flags without dashes; they take precedence over those of rke-operator.").used(),
+            any("extra_args_array", "Flags without dashes, each with a list of values; a flag is repeated for each value, after those of rke-operator.").used(),
+            list("extra_binds", "Additional mounts, `source:target[:options]`.").used(),
+            list("extra_env", "Additional environment variables, `NAME=value`; they take precedence over those of rke-operator.").secret().used(),
             map("win_extra_args", "Flags on Windows nodes.").refused(NO_WINDOWS),
             map("win_extra_args_array", "Flags on Windows nodes.").refused(NO_WINDOWS),
             list("win_extra_binds", "Mounts on Windows nodes.").refused(NO_WINDOWS),
@@ -44,17 +44,17 @@ pub(in crate::config) const SERVICE: &[Key] = service!();
 pub(in crate::config) const ETCD: &[Key] = service!(
     list(
         "external_urls",
-        "Where the members of an etcd outside of the cluster are, `https://HOST:PORT`. No node has the role `etcd` then."
+        "URLs of the members of an external etcd, `https://HOST:PORT`. Then no node has the role `etcd`."
     )
     .used(),
     // A key that was pasted here by mistake must not be shown.
-    text("ca_cert", "The authority of that etcd, PEM.")
+    text("ca_cert", "The CA certificate of that etcd, as PEM.")
         .secret()
         .used(),
-    text("cert", "The client certificate for that etcd, PEM.")
+    text("cert", "The client certificate for that etcd, as PEM.")
         .secret()
         .used(),
-    text("key", "The private key of that certificate, PEM.")
+    text("key", "The private key of that certificate, as PEM.")
         .by_reference()
         .used(),
     text("path", "The prefix of this cluster's keys in that etcd.")
@@ -62,16 +62,16 @@ pub(in crate::config) const ETCD: &[Key] = service!(
         .used(),
     number(
         "uid",
-        "The number of the user that etcd runs as, and whose its data and its key are."
+        "The ID of the user that etcd runs as, who owns its data and its key."
     )
     .default("0")
     .used(),
-    number("gid", "The number of the group that etcd runs as.")
+    number("gid", "The ID of the group that etcd runs as.")
         .default("0")
         .used(),
     flag(
         "snapshot",
-        "Take recurring snapshots, as RKE does by default. `false` says that none are wanted.",
+        "Take recurring snapshots, as RKE does by default. `false` disables them.",
     )
     .default("true")
     .used(),
@@ -109,32 +109,35 @@ const BACKUP: &[Key] = &[
 ];
 
 const S3: &[Key] = &[
-    text("access_key", "The access key. None: the machine's role.")
-        .by_reference()
-        .used(),
+    text(
+        "access_key",
+        "The access key; the role of the machine when empty.",
+    )
+    .by_reference()
+    .used(),
     text("secret_key", "Its secret.").by_reference().used(),
     text("bucket_name", "The bucket.").used(),
     text("region", "The region.").used(),
     text("endpoint", "The server: `HOST[:PORT]`, or its URL.").used(),
-    text("custom_ca", "The authority of the server's certificate.").used(),
+    text("custom_ca", "The CA certificate of the server.").used(),
     text("folder", "The folder in the bucket.").used(),
 ];
 
 /// `services.kube-api`.
 pub(in crate::config) const KUBE_API: &[Key] =
     service!(
-    text("service_cluster_ip_range", "Addresses of Services.")
+    text("service_cluster_ip_range", "Address range of Services.")
         .default("10.43.0.0/16")
         .most(64)
         .used(),
     text(
         "service_node_port_range",
-        "Ports of Services of type NodePort."
+        "Port range of Services of type NodePort."
     )
     .default("30000-32767")
     .most(32)
     .used(),
-    flag("pod_security_policy", "Of releases of RKE before 1.6.")
+    flag("pod_security_policy", "From releases of RKE before 1.6.")
         .refused("remove it: Kubernetes has no PodSecurityPolicy since 1.25"),
     text(
         "pod_security_configuration",
@@ -145,17 +148,17 @@ pub(in crate::config) const KUBE_API: &[Key] =
     .used(),
     flag(
         "always_pull_images",
-        "Pull every image at every start of a pod."
+        "Pull all images whenever a pod starts."
     )
     .used(),
     section(
         "secrets_encryption_config",
         "Encrypt Secrets in etcd.",
         &[
-            flag("enabled", "Whether. The key is made once and kept in the state.").used(),
+            flag("enabled", "Whether Secrets are encrypted. The key is generated once and kept in the state.").used(),
             any(
                 "custom_config",
-                "An EncryptionConfiguration of your own, instead of our key; it holds keys."
+                "Your own EncryptionConfiguration, instead of the generated key; it contains keys."
             )
             .by_reference()
             .used(),
@@ -163,11 +166,11 @@ pub(in crate::config) const KUBE_API: &[Key] =
     ),
     section(
         "audit_log",
-        "The API server's audit log; there is one unless this says otherwise.",
+        "The API server's audit log; enabled by default.",
         &[
             flag(
                 "enabled",
-                "Whether there is one. RKE takes `false` where the section is there without it."
+                "Whether it is written. RKE disables it if the section exists without this key."
             )
             .default("true")
             .used(),
@@ -176,17 +179,17 @@ pub(in crate::config) const KUBE_API: &[Key] =
     ),
     any(
         "admission_configuration",
-        "An AdmissionConfiguration; of two plugins with one name, its own is taken."
+        "An AdmissionConfiguration; its plugins take precedence over those of rke-operator with the same name."
     )
     .used(),
     section(
         "event_rate_limit",
         "The admission plugin EventRateLimit.",
         &[
-            flag("enabled", "Whether it is on.").used(),
+            flag("enabled", "Whether the plugin is enabled.").used(),
             any(
                 "configuration",
-                "Its settings; 5000 events a second for each API server, 20000 at once, when empty."
+                "Its settings; when empty, 5000 events per second for each API server, with a burst of 20000."
             )
             .used(),
         ]
@@ -200,7 +203,7 @@ const AUDIT_CONFIGURATION: &[Key] = &[
     number("max_backup", "How many files are kept.")
         .default("10")
         .used(),
-    number("max_size", "Megabytes of a file.")
+    number("max_size", "Maximum size of a file, in megabytes.")
         .default("100")
         .used(),
     text("path", "The file.").default("/var/log/kube-audit/audit-log.json"),
@@ -210,20 +213,20 @@ const AUDIT_CONFIGURATION: &[Key] = &[
         .used(),
     any(
         "policy",
-        "A Policy: what is logged; who did what, without content, when empty.",
+        "An audit Policy; when empty, the metadata of each request is logged, without content.",
     )
     .used(),
 ];
 
 /// `services.kube-controller`.
 pub(in crate::config) const KUBE_CONTROLLER: &[Key] = service!(
-    text("cluster_cidr", "Addresses of pods.")
+    text("cluster_cidr", "Address range of pods.")
         .default("10.42.0.0/16")
         .most(64)
         .used(),
     text(
         "service_cluster_ip_range",
-        "Addresses of Services; as under `kube-api`."
+        "Address range of Services, as under `kube-api`."
     )
     .default("10.43.0.0/16")
     .most(64)
@@ -240,12 +243,12 @@ pub(in crate::config) const KUBELET: &[Key] = service!(
         .refused("write `pod_infra_container` under `system_images`"),
     text(
         "cluster_dns_server",
-        "The address of the DNS server, one of the range of Services."
+        "The address of the DNS server, within the range of Services."
     )
     .default("10.43.0.10")
     .most(64)
     .used(),
-    text("pod-infra-container-image", "Of RKE's documentation; no release of RKE reads it.")
+    text("pod-infra-container-image", "Only in RKE's documentation; no release of RKE reads it.")
         .ignored("remove it: RKE does not read it either; `system_images.pod_infra_container` is the key with an effect"),
     flag(
         "fail_swap_on",
