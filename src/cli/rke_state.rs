@@ -26,7 +26,7 @@ pub(super) async fn refuse(config: &Path, environment: &Environment) -> Result<(
     }
 }
 
-/// Why there is no state of ours: RKE's is in its place, or the cluster was never created.
+/// Why there is no state: that of RKE is in its place, or the cluster was never created.
 pub(super) fn no_state(environment: &Environment) -> Failure {
     let place = environment.store.place();
     let bare = |place: &str| place.trim_matches('`').to_owned();
