@@ -14,6 +14,7 @@ use super::{
     archive,
     bucket::{self, Store},
     folder::{ASKED, Folder, kept},
+    memory,
     prove::prove,
     prune::is_last_proven,
     record::{Cause, Grade, Listed, Meta, Proof},
@@ -276,7 +277,9 @@ pub(super) async fn look_into(
 ) -> Result<Proof, SaveError> {
     room(folder, meta.bytes)?;
     let work = folder.work()?;
-    let (database, bytes) = (work.join("database"), meta.bytes);
+    let bytes = meta.bytes;
+    let database = memory::or_disk(&work, bytes).join("database");
+    remove(&database)?;
     let unpacked = unpack(folder.zip(name), name.to_owned(), database.clone(), bytes).await;
     let saved = Saved {
         name: name.to_owned(),
@@ -287,11 +290,20 @@ pub(super) async fn look_into(
         Ok(()) => prove(settings, programs, folder, &work, &saved, now).await,
         Err(error) => damaged(settings, &error, now),
     };
+    remove(&saved.database)?;
     if proof.grade == Grade::Failed || Some(proof.grade) >= before {
         folder.prove(&work, name, &proof)?;
     }
     folder.clear()?;
     Ok(proof)
+}
+
+/// Of this look, or of one that was cut short.
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 async fn unpack(zip: PathBuf, name: String, to: PathBuf, bytes: u64) -> io::Result<()> {

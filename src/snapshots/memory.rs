@@ -1,16 +1,28 @@
 //! Whether there is memory for the data of a throw-away etcd.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use rustix::fs::statfs;
+
+use crate::model::path;
 
 /// What `statfs` says of a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 /// What is used is at most this part of what is free: the rest is the members' and the pods'.
 const PART: u64 = 4;
 
+/// Where a file of so many bytes is put for a trial: in memory if there is plenty of it, else in this folder.
+pub(super) fn or_disk(disk: &Path, bytes: u64) -> PathBuf {
+    let memory = Path::new(path::PROOF);
+    let is_plenty = has_plenty(memory, bytes);
+    if is_plenty { memory } else { disk }.to_owned()
+}
+
 /// True where this folder is in memory, and has room for so many bytes and the machine for many times more.
-pub(super) fn has_plenty(folder: &Path, bytes: u64) -> bool {
+fn has_plenty(folder: &Path, bytes: u64) -> bool {
     let Ok(system) = statfs(folder) else {
         return false;
     };

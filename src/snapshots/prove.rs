@@ -32,7 +32,7 @@ use crate::{
     error::with_causes,
     etcd::{Client, Described, snapshot::BEYOND},
     host::Stream,
-    model::{ClientIdentity, Secret, path, printable},
+    model::{ClientIdentity, Secret, printable},
 };
 
 /// How long reading every page may take, and restoring. Gigabytes are read from a slow disk.
@@ -235,11 +235,7 @@ impl ThrowAway {
     /// Its data are in memory where there is plenty for so many bytes: on a disk, restoring them makes the member next to
     /// it wait for each of its writes.
     async fn new(work: &Path, needed: u64) -> io::Result<Self> {
-        let data = if memory::has_plenty(Path::new(path::PROOF), needed) {
-            Path::new(path::PROOF).join("proof")
-        } else {
-            work.join("proof")
-        };
+        let data = memory::or_disk(work, needed).join("proof");
         let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .map_err(io::Error::other)?;
         let (cert, key) = (pair.cert.pem(), pair.signing_key.serialize_pem());
