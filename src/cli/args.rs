@@ -351,7 +351,7 @@ pub struct ConfigArgs {
     /// Print an example to stdout
     #[arg(short, long)]
     pub print: bool,
-    /// List the images of a release for mirroring, except those in charts and that of `etcd_tools`
+    /// List the images of a release for mirroring, except those that charts name
     #[arg(short, long)]
     pub system_images: bool,
     /// Print the default Kubernetes release
