@@ -103,8 +103,9 @@ fn the_agent_is_used_for_a_flag() {
     assert!(!without.stderr.contains("SSH agent"), "{}", without.stderr);
     let ran = context.run(&["validate", "--ssh-agent-auth"]);
     assert!(
-        ran.stderr
-            .contains("warning: `--ssh-agent-auth`: there is no SSH agent: key files are used\n"),
+        ran.stderr.contains(
+            "warning: there is no SSH agent, which the command line asks for: key files are used\n"
+        ),
         "{}",
         ran.stderr
     );

@@ -300,13 +300,15 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Where the config does not ask for the agent, the flag does: it has no place in the file.
+/// Where the config does not ask for the agent, the command line does: it has no place in the file.
 fn no_agent(at: &Cursor<'_>, says_so: bool) -> Problem {
-    const MESSAGE: &str = "there is no SSH agent: key files are used";
     let problem = if says_so {
-        at.problem(MESSAGE)
+        at.problem("there is no SSH agent: key files are used")
     } else {
-        Problem::new("", format!("`--ssh-agent-auth`: {MESSAGE}"))
+        Problem::new(
+            "",
+            "there is no SSH agent, which the command line asks for: key files are used",
+        )
     };
     problem.hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one")
 }
