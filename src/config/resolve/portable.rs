@@ -55,27 +55,13 @@ struct Rewriting<'a> {
 impl Rewriting<'_> {
     fn root(&mut self, root: &mut Map<String, Value>) {
         self.login("", root);
-        let nodes = root.get_mut("nodes").and_then(Value::as_array_mut);
-        for (index, node) in nodes.into_iter().flatten().enumerate() {
-            if let Some(node) = node.as_object_mut() {
-                let path = format!("nodes[{index}].");
-                self.login(&path, node);
-                self.user(&path, node);
-            }
-        }
+        self.machines("nodes", root.get_mut("nodes"));
         if let Some(bastion) = root.get_mut("bastion_host").and_then(Value::as_object_mut) {
             self.login("bastion_host.", bastion);
             if bastion.contains_key("address") {
                 self.user("bastion_host.", bastion);
             }
-            let way = bastion.get_mut("through").and_then(Value::as_array_mut);
-            for (index, bastion) in way.into_iter().flatten().enumerate() {
-                if let Some(bastion) = bastion.as_object_mut() {
-                    let path = format!("bastion_host.through[{index}].");
-                    self.login(&path, bastion);
-                    self.user(&path, bastion);
-                }
-            }
+            self.machines("bastion_host.through", bastion.get_mut("through"));
         }
         let registries = root
             .get_mut("private_registries")
@@ -88,6 +74,18 @@ impl Rewriting<'_> {
             }
         }
         self.manifests(root);
+    }
+
+    /// Each machine of a list at this path.
+    fn machines(&mut self, path: &str, list: Option<&mut Value>) {
+        let list = list.and_then(Value::as_array_mut);
+        for (index, machine) in list.into_iter().flatten().enumerate() {
+            if let Some(machine) = machine.as_object_mut() {
+                let path = format!("{path}[{index}].");
+                self.login(&path, machine);
+                self.user(&path, machine);
+            }
+        }
     }
 
     /// Keys are left out, and a certificate of one stands in the config.
