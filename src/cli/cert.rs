@@ -1,5 +1,7 @@
 //! `cert info`: the certificates of a cluster and their ends. Reads certificates, shows no key.
 
+use std::path::Path;
+
 use super::{
     args::{CertInfo, Output},
     dispatch::DEGRADED,
@@ -30,7 +32,7 @@ pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliEr
             all = Box::pin(of_nodes(args, &environment, session)) => all?,
         }
     } else {
-        (of_state(&environment).await?, false)
+        (of_state(file, &environment).await?, false)
     };
     match args.output {
         Output::Json => print::json(&all)?,
@@ -45,8 +47,11 @@ pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliEr
     Ok(if unread { DEGRADED } else { 0 })
 }
 
-async fn of_state(environment: &Environment) -> Result<Vec<CertificateStatus>, CliError> {
-    let saved = state(environment).await?;
+async fn of_state(
+    config: &Path,
+    environment: &Environment,
+) -> Result<Vec<CertificateStatus>, CliError> {
+    let saved = state(config, environment).await?;
     let kubeconfig = environment.kubeconfig.load().await;
     let known = Actual {
         saved: Some(Box::new(saved)),
@@ -67,7 +72,7 @@ async fn of_nodes(
     session: &Session,
 ) -> Result<(Vec<CertificateStatus>, bool), CliError> {
     // Without a state there are no certificates to tell of, whatever lies on nodes.
-    state(environment).await?;
+    state(&args.config.config, environment).await?;
     let intent = intent::load(&args.config.config, session).await?;
     let (seen, served) = if args.served {
         inspect_served(&intent, environment).await?

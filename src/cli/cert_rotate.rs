@@ -50,7 +50,7 @@ pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended
         ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
-    let saved = state(&environment).await?;
+    let saved = state(file, &environment).await?;
     if saved.is_signed_elsewhere() {
         return Err(Failure::SignedElsewhere.into());
     }

@@ -50,7 +50,7 @@ pub(super) async fn init(args: &Init, session: &Session) -> Result<u8, CliError>
     let intent = intent::load(file, &reading).await?;
     let environment = environment::open(file, super::status::opening(false), session)?;
     rke_state::refuse(file, &environment).await?;
-    let saved = kubeconfig::state(&environment).await?;
+    let saved = kubeconfig::state(file, &environment).await?;
     if saved.is_of_first_format() {
         return Err(InitError::FirstFormat.into());
     }

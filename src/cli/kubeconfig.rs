@@ -1,5 +1,7 @@
 //! `kubeconfig`: the administrator's kubeconfig, made anew from the state. No node is contacted.
 
+use std::path::Path;
+
 use super::{
     args::Kubeconfig,
     environment, print,
@@ -17,7 +19,7 @@ use crate::{
 /// Runs it. Private keys go to stdout because the command is asked for nothing else.
 pub(super) async fn kubeconfig(args: &Kubeconfig, session: &Session) -> Result<u8, CliError> {
     let environment = environment::open(&args.config.config, opening(false), session)?;
-    let saved = state(&environment).await?;
+    let saved = state(&args.config.config, &environment).await?;
     let store = &environment.kubeconfig;
     // Where it led is kept; one that cannot be read is made anew all the same.
     let before = store.load().await.ok().flatten();
@@ -41,9 +43,16 @@ pub(super) async fn kubeconfig(args: &Kubeconfig, session: &Session) -> Result<u
 }
 
 /// The state, without which there is nothing to show.
-pub(super) async fn state(environment: &Environment) -> Result<ClusterState, CliError> {
+pub(super) async fn state(
+    config: &Path,
+    environment: &Environment,
+) -> Result<ClusterState, CliError> {
     match environment.store.load().await? {
         Loaded::Present { saved, revision: _ } => Ok(*saved),
-        Loaded::Absent => Err(rke_state::no_state(environment).into()),
+        Loaded::Absent => {
+            rke_state::refuse(config, environment).await?;
+            let place = environment.store.place();
+            Err(Failure::NoState { place }.into())
+        }
     }
 }

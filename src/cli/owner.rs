@@ -21,7 +21,7 @@ pub(super) async fn open(
     session: &Session,
 ) -> Result<(Environment, ClusterState), CliError> {
     let environment = environment::open(config, opening, session)?;
-    let saved = state(&environment).await?;
+    let saved = state(config, &environment).await?;
     refuse_others(&environment).await?;
     Ok((environment, saved))
 }

@@ -25,19 +25,3 @@ pub(super) async fn refuse(config: &Path, environment: &Environment) -> Result<(
         .into()),
     }
 }
-
-/// Why there is no state: that of RKE is in its place, or the cluster was never created.
-pub(super) fn no_state(environment: &Environment) -> Failure {
-    let place = environment.store.place();
-    let bare = |place: &str| place.trim_matches('`').to_owned();
-    let file = bare(&place);
-    let file = file.strip_suffix("rke-operator.json");
-    let file = file.map(|stem| format!("{stem}rkestate"));
-    match file.filter(|file| Path::new(file).exists()) {
-        Some(file) => Failure::RkeState {
-            file,
-            kubeconfig: bare(&environment.kubeconfig.place()),
-        },
-        None => Failure::NoState { place },
-    }
-}

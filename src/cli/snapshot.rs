@@ -91,7 +91,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     let intent = intent::load(file, session).await?;
     let wanted = bucket(&args.s3, &intent)?;
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
-    let saved = state(&environment).await?;
+    let saved = state(file, &environment).await?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => SnapshotName::of_time(environment.clock.now()),

@@ -99,7 +99,7 @@ pub(super) async fn list(args: &EtcdLook, session: &Session) -> Result<u8, CliEr
         return Err(RestoreError::ExternalEtcd.into());
     }
     let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
-    let saved = state(&environment).await?;
+    let saved = state(file, &environment).await?;
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let names: BTreeSet<NodeName> = nodes.into_iter().collect();
     let each = names.iter().map(|node| on(&hosts, node, &saved.cluster_id));

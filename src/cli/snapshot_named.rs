@@ -40,7 +40,7 @@ pub(super) async fn named(
     let file = &args.config.config;
     let intent = intent::load(file, session).await?;
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
-    let saved = state(&environment).await?;
+    let saved = state(file, &environment).await?;
     let asked = (doing, &args.name);
     let Answers { nodes, failed } = tokio::select! {
         biased;
