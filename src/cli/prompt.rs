@@ -102,30 +102,29 @@ impl Prompt {
     /// The answer, trimmed; `None` without a person, or when they leave or stop us.
     async fn ask(&self, question: &str) -> Option<String> {
         let person = self.person.as_ref()?;
-        let _open = self.screen.question(question);
-        let answer = tokio::select! {
-            biased;
-            _ = self.stop.stopped() => None,
-            answer = person.answer() => answer,
-        };
+        let answer = self.line(person, question).await;
         answer.map(|line| line.trim().to_owned())
     }
 
-    /// What they type, without its line break, and without showing it. `None` without a person, where it cannot be hidden,
-    /// or when they leave or stop us.
+    /// What they type, without its line break; a terminal does not show it. `None` without a person, or when they leave or
+    /// stop us.
     pub async fn secret(&self, question: &str) -> Option<Secret<String>> {
         let person = self.person.as_ref()?;
-        let open = self.screen.question(question);
         let hidden = person.hide();
-        let answer = tokio::select! {
-            biased;
-            _ = self.stop.stopped() => None,
-            answer = person.answer() => answer,
-        };
-        drop((hidden, open));
+        let answer = self.line(person, question).await;
+        drop(hidden);
         // Enter was not shown either.
         self.screen.log_line("\n");
         answer.map(|line| line.trim_end_matches(['\r', '\n']).to_owned().into())
+    }
+
+    async fn line(&self, person: &Arc<dyn Answerer>, question: &str) -> Option<String> {
+        let _open = self.screen.question(question);
+        tokio::select! {
+            biased;
+            _ = self.stop.stopped() => None,
+            answer = person.answer() => answer,
+        }
     }
 
     /// True once Ctrl-C or SIGTERM asked for the end.
