@@ -42,7 +42,7 @@ pub(super) async fn init(args: &Init, session: &Session) -> Result<u8, CliError>
         return Err(InitError::Terminal.into());
     }
     let file = &args.config.config;
-    // The operator gets the key as it is in the file: no passphrase is asked for.
+    // The operator gets the key as it is in the file, so there is no prompt for a passphrase.
     let reading = Session {
         prompt: session.prompt.without_person(),
         ..session.clone()

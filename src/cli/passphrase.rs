@@ -1,5 +1,5 @@
-//! Private keys with a passphrase: the person at the terminal is asked for it once a key. The key without it is kept in
-//! this process, and nowhere else.
+//! Private keys with a passphrase: a prompt at the terminal asks for it, once per key. The decrypted key is kept in
+//! memory only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

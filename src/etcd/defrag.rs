@@ -30,7 +30,7 @@ const LOOKS: Duration = Duration::from_millis(500);
 /// Why it is not done, or not any further. What was done stays.
 #[derive(Debug, thiserror::Error)]
 pub enum DefragError {
-    /// Nodes of members that cannot be reached: nothing was asked of etcd.
+    /// Nodes of members that cannot be reached: no request was sent to etcd.
     #[error("{}", reasons(.0))]
     Unreachable(Vec<Unreachable>),
     /// etcd does not serve.

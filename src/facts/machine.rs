@@ -122,7 +122,7 @@ pub struct SystemFacts {
     /// The key by which its sshd was verified, as in `authorized_keys`.
     #[serde(default)]
     pub host_key: Option<String>,
-    /// Those of the bastions through which it was reached, in the order in which they were passed.
+    /// Host keys of the bastions through which it was reached, starting with the one that is dialled from here.
     #[serde(default)]
     pub bastion_keys: Vec<String>,
 }

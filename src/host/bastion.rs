@@ -32,7 +32,7 @@ pub(super) struct Jump {
 #[derive(Clone)]
 pub(super) struct Way {
     pub(super) session: Arc<Session>,
-    /// The keys by which the hosts on the way were verified, and its own, in the order in which they are passed.
+    /// Host keys on the way, starting with the one that is dialled from here and ending with its own.
     pub(super) keys: Vec<String>,
 }
 

@@ -112,7 +112,7 @@ impl Host {
         self.session.host_key()
     }
 
-    /// Those of the bastion hosts through which it was reached, in the order in which they were passed.
+    /// Host keys of the bastion hosts through which it was reached, starting with the one that is dialled from here.
     pub fn bastion_keys(&self) -> &[String] {
         &self.bastion_keys
     }
