@@ -1,16 +1,7 @@
-//! A line to the nodes that is as long as one wants: sshd of each node behind a port of this machine, and
-//! every byte as much later. What a run takes longer on it is its round trips one after the other, those
-//! that hide behind programs that start left out.
+//! Runs on lines to the nodes that are long. What a run takes longer on one is its round trips one after the other,
+//! those that hide behind programs that start left out.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    io::{self, Read as _, Write as _},
-    net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream},
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fmt, time::Duration};
 
 /// How long lines are: none, one to another country, and one to another continent.
 pub(crate) const ROUND_TRIPS: [Duration; 3] = [
@@ -18,67 +9,6 @@ pub(crate) const ROUND_TRIPS: [Duration; 3] = [
     Duration::from_millis(50),
     Duration::from_millis(300),
 ];
-
-/// Lines to some nodes, by name the port of each.
-pub(crate) struct Line(pub(crate) BTreeMap<String, u16>);
-
-impl Line {
-    /// Until the process ends.
-    pub(crate) fn to<'n>(
-        nodes: impl Iterator<Item = (&'n str, IpAddr)>,
-        round_trip: Duration,
-    ) -> io::Result<Self> {
-        let mut ports = BTreeMap::new();
-        for (name, address) in nodes {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            ports.insert(name.to_owned(), listener.local_addr()?.port());
-            thread::spawn(move || {
-                for near in listener.incoming().flatten() {
-                    thread::spawn(move || carry(near, address, round_trip));
-                }
-            });
-        }
-        Ok(Self(ports))
-    }
-}
-
-fn carry(near: TcpStream, to: IpAddr, round_trip: Duration) -> io::Result<()> {
-    // The connection is made at once here, and takes a trip there.
-    thread::sleep(round_trip);
-    let far = TcpStream::connect((to, 22))?;
-    near.set_nodelay(true)?;
-    far.set_nodelay(true)?;
-    let (back_from, back_to) = (far.try_clone()?, near.try_clone()?);
-    thread::spawn(move || late(back_from, back_to, round_trip / 2));
-    late(near, far, round_trip / 2)
-}
-
-/// Everything arrives, in order, that much later.
-fn late(mut from: TcpStream, mut to: TcpStream, way: Duration) -> io::Result<()> {
-    let (sent, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();
-    let arrives = thread::spawn(move || -> io::Result<()> {
-        for (when, bytes) in under_way {
-            thread::sleep(when.saturating_duration_since(Instant::now()));
-            to.write_all(&bytes)?;
-        }
-        to.shutdown(Shutdown::Write)
-    });
-    let mut bytes = vec![0; 64 << 10];
-    loop {
-        let count = from.read(&mut bytes)?;
-        if count == 0
-            || sent
-                .send((Instant::now() + way, bytes[..count].to_vec()))
-                .is_err()
-        {
-            break;
-        }
-    }
-    drop(sent);
-    arrives
-        .join()
-        .map_err(|_| io::Error::other("a thread failed"))?
-}
 
 /// What one run after the other took on a line of that length.
 pub(crate) struct OnLine {

@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Images, Lab, LabSpec, Node, Profile};
+use lab::{Images, Lab, LabSpec, Line, Node, Profile};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Fallible, line::Line, shape::Shape};
+use crate::{Fallible, shape::Shape};
 
 /// Takes what makes a cluster off a node, and puts back what the node had in its place. What only a
 /// restart ends (pods, links, rules, mounts) ends between the two parts.

@@ -25,7 +25,7 @@ const TAKES_COMMANDS: Duration = Duration::from_secs(20);
 const CHAIN: &str = "LAB-CUT";
 
 /// The token bucket of a slow link: 1 MB/s.
-const SLOW: &str = "root tbf rate 8mbit burst 32kb latency 400ms";
+pub(crate) const SLOW: &str = "root tbf rate 8mbit burst 32kb latency 400ms";
 
 /// Fills what is left of the disk: first at one stroke, then the last blocks one by one.
 const FILL: &str = r#"

@@ -36,6 +36,7 @@ mod fault;
 mod host;
 mod image;
 mod labs;
+mod line;
 mod node;
 mod overlay;
 mod profile;
@@ -55,6 +56,7 @@ pub use image::{
     Image, Images, Store, apiserver, etcd, etcd_tool, helm, images, kubeadm, kubectl, old_client,
 };
 pub use labs::{Lab, LabSpec, NodeSpec, Sweep};
+pub use line::Line;
 pub use node::{Node, NodeState};
 pub use overlay::merge;
 pub use profile::Profile;

@@ -17,6 +17,7 @@ use crate::{
     cache::{self, make_dir},
     certificates,
     command::Run,
+    fault::SLOW,
     image::Archive,
     recipe,
 };
@@ -80,6 +81,18 @@ impl Registry {
     pub fn start(&self) -> Result<(), LabError> {
         Run::docker("cannot start the registry")
             .args(["start", &self.container])
+            .done()
+    }
+
+    /// It sends 1 MB/s from now on, to all nodes together, until it is stopped.
+    pub fn slow(&self) -> Result<(), LabError> {
+        let process = Run::docker("cannot ask for the registry's process")
+            .args(["inspect", "--format", "{{.State.Pid}}", &self.container])
+            .text()?;
+        Run::new("cannot slow the registry", "nsenter")
+            .args(["--target", process.trim(), "--net"])
+            .args(["tc", "qdisc", "replace", "dev", "eth0"])
+            .args(SLOW.split(' '))
             .done()
     }
 
