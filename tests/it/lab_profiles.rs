@@ -56,15 +56,10 @@ fn goes_through(name: &str, profile: Profile) {
     let before = snapshot::take(site.node());
     site.run(&["up", "--yes"]).well();
     assert!(site.is_ready());
-    let logins = || {
-        let count = "journalctl -u ssh -o cat | grep -c '^Accepted publickey'";
-        let count = site.node().sh(count).expect("sshd's log");
-        count.trim().parse::<u32>().expect("a number")
-    };
-    let so_far = logins();
+    let so_far = Site::logins(site.node());
     let again = site.run(&["up"]).well();
     assert!(again.stderr.contains("nothing to do"), "{again:?}");
-    assert_eq!(logins(), so_far + 1);
+    assert_eq!(Site::logins(site.node()), so_far + 1);
     let doctor = site.run(&["doctor", "-o", "json"]).well();
     tell(&doctor.stdout);
     site.run(&["remove", "--force"]).well();

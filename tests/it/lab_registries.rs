@@ -26,7 +26,7 @@ const WORDS: [(&str, &str); 2] = [
 ];
 
 /// Beside the lab's own, with its images; the node knows its name.
-fn start(site: &Site) {
+pub(crate) fn start(site: &Site) {
     certificate(site, "ca", None, &[]);
     let names = ["-addext", "subjectAltName=DNS:private.lab"];
     certificate(site, "tls", Some("ca"), &names);
@@ -50,13 +50,17 @@ fn start(site: &Site) {
     bare.expect("containerd knows no registry");
 }
 
+/// What a config has of it when it starts.
+pub(crate) fn login() -> Value {
+    login_with(WORDS[0].0)
+}
+
+fn login_with(password: &str) -> Value {
+    json!([{"url": NAME, "user": "robot", "password": password, "is_default": true, "ca_path": "ca.pem"}])
+}
+
 fn write(site: &Site, password: &str) {
-    let config = site.node().cluster_yml("lab").expect("a config");
-    let mut config: Value = serde_saphyr::from_str(&config).expect("YAML");
-    config["private_registries"] = json!([
-        {"url": NAME, "user": "robot", "password": password, "is_default": true, "ca_path": "ca.pem"},
-    ]);
-    site.write_config("cluster.yml", &config.to_string());
+    site.edits(|config| config["private_registries"] = login_with(password));
 }
 
 /// Without a password in anything that it says.

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::real::{Run, Site, snapshot};
 
 /// OpenSSH's own agent, with the lab's key; it goes with the test.
-struct Agent {
+pub(crate) struct Agent {
     socket: String,
     pid: String,
 }
 
 impl Agent {
-    fn start(site: &Site) -> Self {
+    pub(crate) fn start(site: &Site) -> Self {
         let socket = site.path("agent").display().to_string();
         let output = Command::new("ssh-agent")
             .args(["-s", "-a", &socket])
@@ -44,7 +44,7 @@ impl Drop for Agent {
 }
 
 /// The node's name is in no `known_hosts` of the lab.
-fn run(site: &Site, agent: &Agent, args: &[&str]) -> Run {
+pub(crate) fn run(site: &Site, agent: &Agent, args: &[&str]) -> Run {
     let mut command = site.command(args);
     command.arg("--accept-new-host-keys");
     command.env("SSH_AUTH_SOCK", &agent.socket);
@@ -130,13 +130,13 @@ fn a_node_behind_two_bastions_with_an_agent_is_made_saved_and_removed() {
     fs::remove_file(site.path("kube_config_cluster.yml")).expect("it is gone");
 
     run(&site, &agent, &up).well();
-    let logins = || {
-        let count = "journalctl -u ssh -o cat | grep -c '^Accepted publickey'";
-        node.sh(count).expect("sshd's log").trim().parse::<u32>()
-    };
-    let before = logins().expect("a number");
+    let before = Site::logins(node);
     let again = run(&site, &agent, &up).well();
-    assert_eq!(logins(), Ok(before + 3), "one to each machine on the way");
+    assert_eq!(
+        Site::logins(node),
+        before + 3,
+        "one to each machine on the way"
+    );
     assert!(
         again.stderr.contains("is up to date, nothing to do"),
         "{again:?}"

@@ -240,6 +240,13 @@ impl Site {
         self.kubectl(&["get", "nodes", "-o", path]).stdout == "True"
     }
 
+    /// How often somebody has logged in to a node.
+    pub(crate) fn logins(node: &Node) -> u32 {
+        let count = "journalctl -u ssh -o cat | grep -c '^Accepted publickey' || true";
+        let said = node.sh(count).expect("sshd's log");
+        said.trim().parse().expect("a number")
+    }
+
     /// The ids of the node's containers by name.
     pub(crate) fn containers(&self) -> BTreeMap<String, String> {
         containers(self.node())
