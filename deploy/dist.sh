@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make dist`: what a release consists of, in dist/: a static program for each architecture with its SBOM, the chart,
-# the definitions, and the checksums of all. Installs nothing: what is missing is listed, with the command that brings it.
+# `make dist`: what a release consists of, in dist/: a static program for each architecture with its SBOM, as a file and
+# as an archive with the licence, the chart, the definitions, install.sh, a formula for Homebrew, a manifest for krew, and
+# the checksums of all. Installs nothing: what is missing is listed, with the command that brings it.
 #
 # HELM names another helm, DIST another folder, TARGETS other targets of Rust.
 set -euo pipefail
@@ -29,6 +30,27 @@ need() {
   "$@" >/dev/null 2>&1 || missing+=("$what")
 }
 
+# The program under its plain name, with the licence: what package managers unpack. The same files give the same bytes.
+archive() {
+  local folder
+  folder=$(mktemp -d)
+  install -m 755 "$dist/$1" "$folder/$name"
+  install -m 644 LICENSE "$folder/LICENSE"
+  tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 --format=ustar \
+    --directory "$folder" LICENSE "$name" | gzip --no-name >"$dist/$1.tar.gz"
+  rm -r "$folder"
+}
+
+sha256_of() { sha256sum "$dist/$1" | cut -d ' ' -f 1; }
+
+# A template with the version and the checksums of this release.
+fill_in() {
+  sed -e "s|@VERSION@|$version|g" -e "s|@REPOSITORY@|$repository|g" \
+    -e "s|@DOWNLOAD@|$repository/releases/download/v$version|g" \
+    -e "s|@SHA256_AMD64@|$(sha256_of "$name-$version-linux-amd64.tar.gz")|g" \
+    -e "s|@SHA256_ARM64@|$(sha256_of "$name-$version-linux-arm64.tar.gz")|g" "$1"
+}
+
 has_zig() { zig version || python3 -m ziglang version; }
 has_target() { [[ -d $(rustc --print target-libdir --target "$1") ]]; }
 
@@ -47,6 +69,7 @@ if ((${#missing[@]} > 0)); then
 fi
 
 version=$(sed -nE '0,/^version = "(.+)"$/s//\1/p' Cargo.toml)
+repository=$(sed -nE 's/^repository = "(.+)"$/\1/p' Cargo.toml)
 # Names of files on this machine are not part of a release.
 paths="--remap-path-prefix=$PWD=/$name --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 rm -rf "$dist"
@@ -65,9 +88,17 @@ for target in "${targets[@]}"; do
   sed "s|$PWD|/$name|g" "$name.cdx.json" >"$dist/$file.cdx.json"
   rm "$name.cdx.json"
   find bench tests/lab -name "$name.cdx.json" -delete
+  archive "$file"
 done
 
 "${helm[@]}" package --destination "$dist" deploy/chart >/dev/null
 cat deploy/chart/crds/*.yaml >"$dist/$name-$version-crds.yaml"
+install -m 755 deploy/install.sh "$dist/install.sh"
+if [[ -f $dist/$name-$version-linux-amd64.tar.gz && -f $dist/$name-$version-linux-arm64.tar.gz ]]; then
+  fill_in deploy/formula.rb.in >"$dist/$name.rb"
+  fill_in deploy/krew.yaml.in >"$dist/$name.yaml"
+else
+  echo "no $name.rb and no $name.yaml: they need the programs for amd64 and arm64" >&2
+fi
 (cd "$dist" && sha256sum -- * >SHA256SUMS)
 (cd "$dist" && du --apparent-size --human-readable -- *)

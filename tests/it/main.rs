@@ -57,6 +57,7 @@ mod host_errors;
 mod host_guards;
 mod host_login;
 mod host_watch;
+mod install;
 mod joint_addresses;
 mod joint_authorities;
 mod joint_back;

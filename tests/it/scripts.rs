@@ -439,18 +439,70 @@ fn a_release_has_a_program_for_each_architecture_and_checksums_of_all() {
     assert_eq!(
         names,
         [
+            "install.sh".to_owned(),
             named("crds.yaml"),
             named("linux-amd64"),
             named("linux-amd64.cdx.json"),
+            named("linux-amd64.tar.gz"),
             named("linux-arm64"),
             named("linux-arm64.cdx.json"),
+            named("linux-arm64.tar.gz"),
             "rke-operator-chart.tgz".to_owned(),
+            "rke-operator.rb".to_owned(),
+            "rke-operator.yaml".to_owned(),
         ]
     );
     let arm = fs::read_to_string(dist.join(named("linux-arm64"))).unwrap();
     assert_eq!(arm, "aarch64-unknown-linux-musl\n");
+    package_managers_have_its_checksums(&dist, &sums);
 
     let output = run("INTERP");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("is not static"), "{output:?}");
+}
+
+/// The formula and the plugin's manifest name archives of the release, with the checksums that `SHA256SUMS` has.
+fn package_managers_have_its_checksums(dist: &Path, sums: &str) {
+    let version = env!("CARGO_PKG_VERSION");
+    let download = format!(
+        "{}/releases/download/v{version}",
+        env!("CARGO_PKG_REPOSITORY")
+    );
+    let formula = fs::read_to_string(dist.join("rke-operator.rb")).unwrap();
+    let manifest = fs::read_to_string(dist.join("rke-operator.yaml")).unwrap();
+    let plugin: serde_json::Value = serde_saphyr::from_str(&manifest).unwrap();
+    assert_eq!(plugin["metadata"]["name"], "rke-operator");
+    assert_eq!(plugin["spec"]["version"], format!("v{version}"));
+    assert!(
+        formula.contains(&format!("version \"{version}\"")),
+        "{formula}"
+    );
+    for (index, architecture) in ["amd64", "arm64"].into_iter().enumerate() {
+        let name = format!("rke-operator-{version}-linux-{architecture}.tar.gz");
+        let line = sums.lines().find(|line| line.ends_with(&name)).unwrap();
+        let (sum, url) = (&line[..64], format!("{download}/{name}"));
+        let archive = format!("    url \"{url}\"\n    sha256 \"{sum}\"\n");
+        assert!(formula.contains(&archive), "{archive}: {formula}");
+        let platform = &plugin["spec"]["platforms"][index];
+        assert_eq!(platform["selector"]["matchLabels"]["arch"], architecture);
+        assert_eq!(platform["uri"], url);
+        assert_eq!(platform["sha256"], sum);
+        let listed = Command::new("tar")
+            .arg("tzf")
+            .arg(dist.join(&name))
+            .output()
+            .unwrap();
+        assert_eq!(text(&listed.stdout), "LICENSE\nrke-operator\n");
+        assert_eq!(platform["bin"], "rke-operator");
+    }
+    assert!(
+        !formula.contains('@') && !manifest.contains('@'),
+        "{formula}{manifest}"
+    );
+    let opened = formula.lines().map(str::trim);
+    let opened = opened.filter(|line| {
+        line.starts_with("class ") || line.starts_with("def ") || line.ends_with(" do")
+    });
+    let closed = formula.lines().filter(|line| line.trim() == "end").count();
+    assert_eq!(opened.count(), closed, "{formula}");
 }
