@@ -506,3 +506,57 @@ fn package_managers_have_its_checksums(dist: &Path, sums: &str) {
     let closed = formula.lines().filter(|line| line.trim() == "end").count();
     assert_eq!(opened.count(), closed, "{formula}");
 }
+
+/// What records runs the commands; what draws writes a frame.
+const RECORD: &[(&str, &str)] = &[
+    (
+        "asciinema",
+        r#"case $1 in --help) exit 0 ;; esac
+        for word; do
+            case $before in --command) command=$word ;; esac
+            before=$word
+        done
+        sh -c "$command" > "$before""#,
+    ),
+    (
+        "termtosvg",
+        r#"case $1 in render) { echo '@keyframes'; cat "$2"; } > "$3" ;; esac"#,
+    ),
+];
+
+#[test]
+fn a_recording_has_each_command_and_is_written_if_all_succeed() {
+    let programs = Programs::new(RECORD);
+    let file = programs.0.path().join("recording.svg");
+    let path = file.to_str().unwrap();
+    let run = |commands: &[&str], limit: &str| {
+        let args = [&[path], commands].concat();
+        programs.run_with("tests/record.sh", &args, &[("MOST", limit)])
+    };
+    let output = run(&["echo 'one  two'", "echo three"], "1000");
+    assert!(output.status.success(), "{output:?}");
+    let recorded = fs::read_to_string(&file).unwrap();
+    for line in ["echo 'one  two'\none  two\n", "echo three\nthree\n"] {
+        assert!(recorded.contains(line), "{line}: {recorded}");
+    }
+    for (commands, limit, why) in [
+        (
+            &["exit 7", "echo four"][..],
+            "1000",
+            "failed with exit code 7",
+        ),
+        (&["echo five"][..], "10", "10 are the limit"),
+        (&[][..], "1000", "usage: "),
+    ] {
+        let output = run(commands, limit);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains(why), "{output:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), recorded, "{why}");
+    }
+    let without = Programs::new(&[("asciinema", "exit 127")]);
+    let output = without.run_with("tests/record.sh", &[path, "true"], &[]);
+    assert!(
+        text(&output.stderr).contains("pip install 'asciinema<3'"),
+        "{output:?}"
+    );
+}
