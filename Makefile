@@ -24,7 +24,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo demo-day-two test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator docs site clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo demo-day-two test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator bench-cli docs site clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
 	test-versions test-replaced dist docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -62,7 +62,7 @@ build: ## The release binary
 	cargo build --release --locked
 	@echo "$(TARGET)/release/rke-operator"
 
-dist: ## A release in dist/: static programs for amd64 and arm64, SBOMs, the chart, checksums
+dist: ## A release in dist/: static programs for amd64 and arm64, SBOMs, the chart, install.sh, formula, checksums
 	@deploy/dist.sh
 
 docker-build: ## The operator's image: make docker-build IMG=registry.example.com/rke-operator:dev
@@ -100,6 +100,9 @@ bench-hints: ## How fast the operator notices and cures faults, on real nodes: m
 
 bench-operator: ## The operator with many Clusters that are fakes: make bench-operator CLUSTERS=500 EACH=5 MINUTES=30
 	@bench/operator.sh $(CLUSTERS) $(EACH) $(MINUTES)
+
+bench-cli: ## How long `--help` and `validate` take next to `true`, and how large the program is: make bench-cli ROUNDS=100
+	@bench/cli.sh
 
 docs: ## Writes what is generated: the reference pages, the custom resource definitions, the chart's copies
 	cargo run --quiet --locked -- reference
