@@ -246,6 +246,7 @@ fn each_refusal_names_its_cause_and_its_cure() {
         "--version",
     );
     // A file where the folder should be.
+    fs::remove_dir(release.to()).unwrap();
     fs::write(release.to(), "").unwrap();
     let output = release.install(folder, &[], &[]);
     let why = format!("cannot write to {}", release.to().display());
