@@ -225,8 +225,8 @@ fn every_link_of_the_built_site_leads_somewhere() {
     let site = folder.path().canonicalize().expect("a path");
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").arg(root()).arg("--dest-dir").arg(&site);
+    // Where it is not installed, `.ci/run` says so.
     let Ok(output) = mdbook.output() else {
-        eprintln!("skipped: mdbook is not installed");
         return;
     };
     assert!(output.status.success(), "{output:?}");
@@ -244,7 +244,7 @@ fn every_link_of_the_built_site_leads_somewhere() {
         for link in links.filter(|link| !link.contains(':') && !link.is_empty()) {
             count += 1;
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            let mut target = page.to_path_buf();
+            let mut target = (*page).clone();
             if !file.is_empty() {
                 target = page.with_file_name("").join(file);
             }

@@ -3,6 +3,7 @@
 
 use std::{
     ffi::OsStr,
+    fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
@@ -32,7 +33,7 @@ impl Release {
                 let archive = format!("{name}.tar.gz");
                 for (name, content) in [(name, program.as_str()), (archive, "an archive")] {
                     fs::write(folder.path().join(&name), content).unwrap();
-                    sums.push_str(&format!("{:x}  {name}\n", Sha256::digest(content)));
+                    let _ = writeln!(sums, "{:x}  {name}", Sha256::digest(content));
                 }
             }
         }
@@ -71,7 +72,7 @@ impl Release {
             .args(args)
             .env("PATH", format!("{}:{path}", before.path().display()))
             .env_remove("RKE_OPERATOR_RELEASES")
-            .env_remove("http_proxy")
+            .env("no_proxy", "127.0.0.1")
             .output()
             .unwrap()
     }
