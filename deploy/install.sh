@@ -120,7 +120,7 @@ main() {
         [ -n "${2:-}" ] || fail "$1 needs a value" 'install.sh --help lists the options'
         case $1 in
           --version) version=${2#v} ;;
-          --from) source=${2%/} ;;
+          --from) source=$2 ;;
           --to) to=$2 ;;
         esac
         shift 2
@@ -128,6 +128,7 @@ main() {
       *) fail "there is no option $1" 'install.sh --help lists the options' ;;
     esac
   done
+  source=${source%/}
   if [ -n "$source" ]; then
     other='name a folder or an address that has the files of this release: --from SOURCE'
   elif [ -n "$version" ]; then

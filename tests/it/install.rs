@@ -254,6 +254,30 @@ fn each_refusal_names_its_cause_and_its_cure() {
     release.is_refused(&output, &why, "--to");
 }
 
+/// A folder to install to that does not exist is created.
+#[test]
+fn a_variable_names_the_source_as_well() {
+    let release = Release::new(&["0.1.0"]);
+    let to = release.home.path().join("a/b");
+    let output = Command::new("sh")
+        .arg(script())
+        .arg("--to")
+        .arg(&to)
+        .env(
+            "PATH",
+            format!("{}:{}", to.display(), std::env::var("PATH").unwrap()),
+        )
+        .env(
+            "RKE_OPERATOR_RELEASES",
+            format!("file://{}/", release.folder.path().display()),
+        )
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(to.join("rke-operator").is_file());
+    assert!(!text(&output.stdout).contains("PATH"), "{output:?}");
+}
+
 /// A machine with these programs alone.
 #[test]
 fn without_curl_and_wget_a_folder_is_proposed() {
