@@ -34,7 +34,9 @@ fn goes_through(site: &Site, expected: [u32; 3], run: impl Fn(&[&str]) -> Run) {
     let before = nodes(site).map(snapshot::take);
     run(&["up", "--yes"]).well();
     let ready = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
-    let ready = site.kubectl(&["get", "nodes", "-o", ready]).stdout;
+    // The name in the kubeconfig may be known behind a bastion host only.
+    let server = format!("--server=https://{}:6443", site.node().address());
+    let ready = site.kubectl(&["get", "nodes", "-o", ready, &server]).stdout;
     assert_eq!(ready, "True True True");
 
     let so_far = nodes(site).map(Site::logins);
