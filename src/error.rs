@@ -4,15 +4,17 @@
 use std::borrow::Cow;
 
 /// What kind of error it is, and so who has to act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub enum ErrorClass {
     /// The config, a flag or a key path is wrong: exit 1, wait for a change.
     User,
     /// A node refuses or cannot: exit 2, retried with backoff.
     Host,
-    /// It may pass by itself: exit 2, retried in seconds.
+    /// It is temporary: exit 2, retried in seconds.
     Transient,
-    /// Ours: exit 70, long backoff.
+    /// A bug in rke-operator: exit 70, long backoff.
     Bug,
 }
 
@@ -52,7 +54,7 @@ pub enum Passing {
     Away,
 }
 
-/// What keeps us from a node, as data.
+/// What prevents a connection to a node.
 #[derive(
     Clone,
     Copy,
@@ -64,6 +66,7 @@ pub enum Passing {
     Ord,
     serde::Serialize,
     serde::Deserialize,
+    schemars::JsonSchema,
 )]
 pub enum Obstacle {
     /// None of the others, or nothing was tried.

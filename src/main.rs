@@ -1,15 +1,30 @@
 //! `rke-operator`: parses its arguments, starts the log, runs the command, and exits with its code.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{io, process::ExitCode, sync::Arc};
 
 use rke_operator::{
-    cli::{dispatch::dispatch, log, output::Screen, run_log::RunLog, usage::Usage},
+    cli::{
+        dispatch::dispatch,
+        log,
+        output::{
+            Screen,
+            json::{self, Ended},
+        },
+        run_log::RunLog,
+        usage::{Usage, wants_json},
+    },
     error::ErrorClass,
 };
 
 fn main() -> ExitCode {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let (cli, warnings) = match Usage::read(std::env::args_os().collect(), is_set) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let is_json = wants_json(&arguments);
+    let usage = Usage::read(arguments, is_set);
+    if let Some(ended) = usage.ended().filter(|_| is_json) {
+        say(&ended);
+    }
+    let (cli, warnings) = match usage {
         Usage::Known { cli, warnings } => (*cli, warnings),
         Usage::Foreign { error, hint } => {
             let screen = Screen::stderr(true, false);
@@ -32,6 +47,15 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             screen.print(&format!("error: cannot start\n  caused by: {error}"));
+            if is_json {
+                say(&Ended::Failed {
+                    message: "cannot start".to_owned(),
+                    causes: vec![error.to_string()],
+                    hints: Vec::new(),
+                    class: ErrorClass::Bug,
+                    problems: Vec::new(),
+                });
+            }
             return ExitCode::from(ErrorClass::Bug.exit_code());
         }
     };
@@ -39,6 +63,11 @@ fn main() -> ExitCode {
     // A question that nobody answered is a thread that waits for stdin: it is not waited for.
     runtime.shutdown_background();
     ExitCode::from(code)
+}
+
+/// With `--output json` the last line shows how it ended. A reader that is gone changes nothing about that.
+fn say(ended: &Ended) {
+    let _ = json::ended(&mut io::stdout().lock(), ended);
 }
 
 #[expect(clippy::disallowed_methods, reason = "here the process begins")]

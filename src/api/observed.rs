@@ -3,23 +3,24 @@
 //! Pure.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::conditions::{ConditionStatus, ConditionType, Reason};
 use crate::model::{printable, printable_lines};
 
-/// How a cluster is, in one word: the words of `status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The health of a cluster in one word: the words of `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ObservedHealth {
-    /// It serves, and nothing is wrong. Whether it is what the spec says is another question.
+    /// It serves, and nothing is wrong. Differences from the spec do not count.
     Healthy,
     /// It serves, and something is wrong.
     Degraded,
     /// It does not serve, or that cannot be seen.
     Unavailable,
-    /// It was never built from end to end.
+    /// It was not created yet.
     Absent,
     /// It is being deleted.
     Deleting,
@@ -43,10 +44,10 @@ pub struct ObservedCondition {
 }
 
 /// A plan that waits for a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObservedPlan {
-    /// What an approval names.
+    /// The digest that an approval names.
     pub digest: String,
     /// `Approval`, `Consent` or `Update`.
     pub reason: String,
@@ -55,6 +56,7 @@ pub struct ObservedPlan {
     /// What it disrupts: `n1: restarts kubelet`.
     pub disruptions: Vec<String>,
     /// Since when it waits.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub since: Option<Timestamp>,
 }
 
@@ -75,16 +77,16 @@ pub struct ObservedNode {
 }
 
 /// Nodes, counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObservedCounts {
-    /// Those that the config names.
+    /// How many the config names.
     pub total: i64,
-    /// Those that are Ready.
+    /// How many are Ready.
     pub ready: Option<i64>,
-    /// Those that are as the spec says.
+    /// How many are as the spec says.
     pub up_to_date: Option<i64>,
-    /// Those that do not answer.
+    /// How many do not answer.
     pub unreachable: Option<i64>,
 }
 
@@ -103,36 +105,37 @@ pub struct ObservedProgress {
 }
 
 /// What can be read of a `Cluster`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObservedCluster {
     /// Its name.
     pub name: String,
-    /// How it is.
+    /// Its health in one word.
     pub health: ObservedHealth,
     /// The version that its API server reports.
     pub version: Option<String>,
     /// The version that the spec asks for.
     pub desired_version: Option<String>,
-    /// Its nodes.
+    /// Its nodes, counted; null if unknown.
     pub nodes: Option<ObservedCounts>,
-    /// Whether it serves.
+    /// Status of the condition `Available`.
     pub available: String,
-    /// The summary.
+    /// Status of the condition `Ready`.
     pub ready: String,
-    /// Why it is not Ready or not healthy, or what happens to it: a reason.
+    /// Reason of the condition that explains why it is not Ready or not healthy, or what is in progress.
     pub reason: Option<String>,
-    /// The same as a sentence.
+    /// Message of that condition.
     pub message: Option<String>,
-    /// What waits for a person.
+    /// A plan that waits for a person.
     pub pending_plan: Option<ObservedPlan>,
-    /// When it was surveyed last.
+    /// When the operator last surveyed it.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub last_survey: Option<Timestamp>,
     /// How long ago that was.
     pub last_survey_age_seconds: Option<i64>,
     /// How long ago the object was created.
     pub age_seconds: Option<i64>,
-    /// The operator has seen the last edit of the spec.
+    /// The operator has observed the last edit of the spec.
     pub observed: bool,
     /// What does not fit into a line of a list.
     #[serde(skip)]

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::{error::ErrorClass, plan::Target};
 
 /// Names a step within a run: stage index and step index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct StepId {
     /// Index of the stage in the plan.
     pub stage: usize,
@@ -17,7 +20,7 @@ pub struct StepId {
 }
 
 /// How a step ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "camelCase")]
 pub enum StepOutcome {
     /// Done.
@@ -26,16 +29,16 @@ pub enum StepOutcome {
     Skipped,
     /// Done, or given up on, with a warning; the run goes on.
     Warned {
-        /// What.
+        /// The warning.
         message: String,
-        /// What to do.
+        /// What to do about it.
         hints: Vec<String>,
     },
-    /// Failed; what that means for the others is said by the stage.
+    /// Failed; the stage decides what that means for the others.
     Failed {
-        /// Message with causes.
+        /// The error with its causes.
         message: String,
-        /// Cures.
+        /// What to do about it, most likely cure first.
         hints: Vec<String>,
         /// Who has to act.
         class: ErrorClass,
@@ -43,12 +46,12 @@ pub enum StepOutcome {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RunOutcome {
     /// Every step is done.
     Completed,
-    /// A guard failed: the world changed, plan again.
+    /// The cluster changed meanwhile: it is surveyed and planned again.
     PlanAgain,
     /// Steps on some nodes failed; what could be done on the others is done.
     Degraded,
@@ -72,16 +75,16 @@ impl RunOutcome {
 }
 
 /// What happens, in order. Every run has exactly one [`Event::RunFinished`], as its last event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     tag = "event",
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
 pub enum Event {
-    /// Another run changes the cluster; this one waits for it, and looks again after.
+    /// Another run changes the cluster; this one waits until it has ended, then surveys the cluster again.
     TurnAwaited {
-        /// Who.
+        /// Who runs it, and where.
         holder: String,
     },
     /// A plan starts.
@@ -95,62 +98,64 @@ pub enum Event {
     },
     /// A stage starts.
     StageStarted {
-        /// Index.
+        /// Index of the stage in the plan.
         stage: usize,
-        /// Name.
+        /// Its name, as in the plan.
         name: String,
         /// How many steps.
         steps: usize,
     },
     /// A step starts.
     StepStarted {
-        /// Which.
+        /// Which step.
         id: StepId,
-        /// On what.
+        /// What it acts on.
         target: Target,
         /// One line, e.g. `run kube-apiserver`.
         title: String,
         /// Why.
         why: String,
     },
-    /// A step goes on; may be dropped when the listener is slow.
+    /// A step makes progress. Some of these lines are left out if the reader is slow.
     StepProgress {
-        /// Which.
+        /// Which step.
         id: StepId,
-        /// How far.
+        /// How much is done, in `unit`.
         done: u64,
-        /// Of how much; 0 when unknown.
+        /// Of how much; 0 if unknown.
         total: u64,
-        /// `bytes`, `tries`.
+        /// `bytes` or `tries`.
         unit: String,
-        /// What it waits for, for waits.
+        /// What a step that waits is waiting for.
         waiting_for: Option<String>,
     },
     /// A step ended.
     StepFinished {
-        /// Which.
+        /// Which step.
         id: StepId,
-        /// On what.
+        /// What it acted on.
         target: Target,
-        /// As in `StepStarted`.
+        /// As in `stepStarted`.
         title: String,
         /// What [kind](crate::plan::Action::kind) of step it is; not part of the JSON.
         #[serde(skip)]
         kind: &'static str,
-        /// How.
+        /// How it ended.
         outcome: StepOutcome,
-        /// How long.
+        /// How long it took, in milliseconds.
         #[serde(with = "millis")]
+        #[schemars(with = "u64")]
         took: Duration,
-        /// A detail worth a word: `212 MB`.
+        /// A detail for people, e.g. `212 MB`.
         detail: Option<String>,
     },
-    /// The run ended.
+    /// The run ended. Another one may follow in the same command.
     RunFinished {
-        /// How.
+        /// How it ended.
         outcome: RunOutcome,
-        /// How long.
+        /// How long it took, in milliseconds.
         #[serde(with = "millis")]
+        #[schemars(with = "u64")]
         took: Duration,
     },
 }

@@ -137,6 +137,45 @@ pub enum Command {
     Reference(Reference),
 }
 
+impl Command {
+    /// How the result is printed; `None`: this command has no `--output json`.
+    pub const fn output(&self) -> Option<Output> {
+        Some(match self {
+            Self::Up(args) => args.output,
+            Self::Plan(args) => args.output,
+            Self::Validate(args) => args.output,
+            Self::Doctor(args) => args.output,
+            Self::Status(args) => args.output,
+            Self::Etcd(of_etcd) => of_etcd.output(),
+            Self::Cert(Cert::Info(args)) => args.output,
+            Self::Cert(Cert::Rotate(args)) => args.output,
+            Self::Encrypt(Encrypt::RotateKey(args)) => args.output,
+            Self::Node(Node::Reboot(args)) => args.output,
+            Self::Node(Node::Reset(args)) => args.output,
+            Self::Remove(args) => args.output,
+            Self::Version(args) => args.output,
+            Self::Config(_)
+            | Self::Describe(_)
+            | Self::Kubeconfig(_)
+            | Self::Util(_)
+            | Self::Cert(Cert::GenerateCsr(_))
+            | Self::Node(Node::Drain(_) | Node::Uncordon(_))
+            | Self::Crd
+            | Self::Completion(_)
+            | Self::Man(_)
+            | Self::Init(_)
+            | Self::Run(_)
+            | Self::SnapshotAgent(_)
+            | Self::SnapshotFetch(_)
+            | Self::SnapshotTake(_)
+            | Self::SnapshotVerify(_)
+            | Self::SnapshotDelete(_)
+            | Self::SnapshotState(_)
+            | Self::Reference(_) => return None,
+        })
+    }
+}
+
 /// `snapshot-agent`.
 #[derive(Args, Debug)]
 pub struct SnapshotAgent {
@@ -480,6 +519,20 @@ pub enum Etcd {
     Defrag(Defrag),
     /// List the etcd members as they report themselves: leader, versions, database sizes, alarms (read-only)
     Members(EtcdLook),
+}
+
+impl Etcd {
+    /// How the result is printed.
+    const fn output(&self) -> Output {
+        match self {
+            Self::SnapshotSave(args) => args.output,
+            Self::SnapshotList(args) | Self::Members(args) => args.output,
+            Self::SnapshotRestore(args) => args.output,
+            Self::Recover(args) => args.output,
+            Self::SnapshotDelete(args) | Self::Verify(args) => args.output,
+            Self::Defrag(args) => args.output,
+        }
+    }
 }
 
 /// `etcd members` and `etcd snapshot-list`.

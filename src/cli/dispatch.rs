@@ -24,6 +24,36 @@ use crate::{apply::stop::Stopper, snapshots::Doing};
 /// well.
 pub(super) const DEGRADED: u8 = 3;
 
+/// How a command ended that did not fail.
+#[derive(Debug)]
+enum Finished {
+    /// It printed its result, if it has one. The exit code.
+    Printed(u8),
+    /// Its last line.
+    Run(Ended),
+}
+
+impl Finished {
+    const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Printed(code) => *code,
+            Self::Run(ended) => ended.exit_code(),
+        }
+    }
+}
+
+impl From<u8> for Finished {
+    fn from(code: u8) -> Self {
+        Self::Printed(code)
+    }
+}
+
+impl From<Ended> for Finished {
+    fn from(ended: Ended) -> Self {
+        Self::Run(ended)
+    }
+}
+
 /// Runs a command to its end, or to the second Ctrl-C.
 pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     let (stopper, stop) = Stopper::new();
@@ -34,10 +64,16 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     let in_flight = Arc::clone(&session.in_flight);
     let result = tokio::select! {
         result = command(&cli.command, &session) => result,
-        () = signals::second(stopper, Arc::clone(&screen), in_flight) => Ok(STOPPED),
+        () = signals::second(stopper, Arc::clone(&screen), in_flight) => Ok(STOPPED.into()),
     };
+    if cli.command.output() == Some(Output::Json)
+        && let Some(last) = last(&result)
+    {
+        // A reader that is gone changes nothing about how it ended.
+        let _ = json::ended(&mut io::stdout().lock(), &last);
+    }
     match result {
-        Ok(code) => code,
+        Ok(finished) => finished.exit_code(),
         Err(error) => {
             screen.print(&error.render(screen.paint()));
             if let Some(log) = screen.log() {
@@ -52,117 +88,94 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     }
 }
 
-async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
-    match command {
-        Command::Up(args) => ended(args.output, Box::pin(up::up(args, session)).await),
-        Command::Remove(args) => ended(args.output, Box::pin(remove::remove(args, session)).await),
-        Command::Plan(args) => failed(args.output, Box::pin(plan::plan(args, session)).await),
-        Command::Validate(args) => {
-            let result = Box::pin(validate::validate(args, session)).await;
-            failed(args.output, result)
-        }
-        Command::Doctor(args) => failed(args.output, Box::pin(doctor::doctor(args, session)).await),
-        Command::Config(args) => config::config(args, session).await,
+/// The last object for programs; `None` where the command printed its result.
+fn last(result: &Result<Finished, CliError>) -> Option<Ended> {
+    match result {
+        Ok(Finished::Printed(STOPPED)) => Some(Ended::Stopped),
+        Ok(Finished::Printed(_)) => None,
+        Ok(Finished::Run(ended)) => Some(ended.clone()),
+        Err(error) => Some(error.ended()),
+    }
+}
+
+async fn command(command: &Command, session: &Session) -> Result<Finished, CliError> {
+    Ok(match command {
+        Command::Up(args) => Box::pin(up::up(args, session)).await?.into(),
+        Command::Remove(args) => Box::pin(remove::remove(args, session)).await?.into(),
+        Command::Plan(args) => Box::pin(plan::plan(args, session)).await?.into(),
+        Command::Validate(args) => Box::pin(validate::validate(args, session)).await?.into(),
+        Command::Doctor(args) => Box::pin(doctor::doctor(args, session)).await?.into(),
+        Command::Config(args) => config::config(args, session).await?.into(),
         Command::Status(args) if args.all => {
-            let result = Box::pin(status_all::status(args, session)).await;
-            failed(args.output, result)
+            Box::pin(status_all::status(args, session)).await?.into()
         }
-        Command::Describe(args) => Box::pin(describe::describe(args, session)).await,
-        Command::Status(args) => failed(args.output, Box::pin(status::status(args, session)).await),
-        Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await,
+        Command::Describe(args) => Box::pin(describe::describe(args, session)).await?.into(),
+        Command::Status(args) => Box::pin(status::status(args, session)).await?.into(),
+        Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await?.into(),
         Command::Util(Util::GetKubeconfig(config)) => {
             let args = Kubeconfig {
                 config: config.clone(),
                 write: true,
             };
-            kubeconfig::kubeconfig(&args, session).await
+            kubeconfig::kubeconfig(&args, session).await?.into()
         }
-        Command::Etcd(of_etcd) => etcd(of_etcd, session).await,
-        Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
-        Command::Cert(Cert::Rotate(args)) => {
-            let result = Box::pin(cert_rotate::rotate(args, session)).await;
-            ended(args.output, result)
-        }
-        Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session).await,
+        Command::Etcd(of_etcd) => etcd(of_etcd, session).await?,
+        Command::Cert(of_cert) => cert(of_cert, session).await?,
         Command::Encrypt(Encrypt::RotateKey(args)) => {
-            let result = Box::pin(rotate_key::rotate(args, session)).await;
-            ended(args.output, result)
+            Box::pin(rotate_key::rotate(args, session)).await?.into()
         }
-        Command::Node(Node::Reboot(args)) => {
-            ended(args.output, Box::pin(node::reboot(args, session)).await)
-        }
-        Command::Node(Node::Drain(args)) => Box::pin(node::drain(args, session)).await,
-        Command::Node(Node::Uncordon(args)) => Box::pin(node::uncordon(args, session)).await,
-        Command::Node(Node::Reset(args)) => {
-            ended(args.output, Box::pin(node::reset(args, session)).await)
-        }
-        Command::Version(args) => Box::pin(version::version(args, session)).await,
-        Command::Crd => crd::crd(),
-        Command::Completion(args) => completion::completion(args),
-        Command::Man(args) => man::man(args),
-        Command::Init(args) => Box::pin(init::init(args, session)).await,
-        Command::Run(args) => Box::pin(run::run(args, session)).await,
-        Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await,
-        Command::SnapshotFetch(args) => snapshot_agent::fetch(args, session).await,
-        Command::SnapshotTake(args) => snapshot_agent::take(args, session).await,
-        Command::SnapshotVerify(args) => snapshot_agent::verify(args, session).await,
-        Command::SnapshotDelete(args) => snapshot_agent::delete(args),
-        Command::SnapshotState(args) => snapshot_agent::state(args, session).await,
-        Command::Reference(args) => reference::write(args),
-    }
+        Command::Node(of_node) => node(of_node, session).await?,
+        Command::Version(args) => Box::pin(version::version(args, session)).await?.into(),
+        Command::Crd => crd::crd()?.into(),
+        Command::Completion(args) => completion::completion(args)?.into(),
+        Command::Man(args) => man::man(args)?.into(),
+        Command::Init(args) => Box::pin(init::init(args, session)).await?.into(),
+        Command::Run(args) => Box::pin(run::run(args, session)).await?.into(),
+        Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await?.into(),
+        Command::SnapshotFetch(args) => snapshot_agent::fetch(args, session).await?.into(),
+        Command::SnapshotTake(args) => snapshot_agent::take(args, session).await?.into(),
+        Command::SnapshotVerify(args) => snapshot_agent::verify(args, session).await?.into(),
+        Command::SnapshotDelete(args) => snapshot_agent::delete(args)?.into(),
+        Command::SnapshotState(args) => snapshot_agent::state(args, session).await?.into(),
+        Command::Reference(args) => reference::write(args)?.into(),
+    })
 }
 
-async fn etcd(command: &Etcd, session: &Session) -> Result<u8, CliError> {
-    match command {
-        Etcd::Members(args) => failed(args.output, Box::pin(members::members(args, session)).await),
-        Etcd::SnapshotSave(args) => {
-            failed(args.output, Box::pin(snapshot::save(args, session)).await)
-        }
-        Etcd::SnapshotList(args) => failed(
-            args.output,
-            Box::pin(snapshot_list::list(args, session)).await,
-        ),
+async fn cert(command: &Cert, session: &Session) -> Result<Finished, CliError> {
+    Ok(match command {
+        Cert::Info(args) => Box::pin(cert::info(args, session)).await?.into(),
+        Cert::Rotate(args) => Box::pin(cert_rotate::rotate(args, session)).await?.into(),
+        Cert::GenerateCsr(args) => custom_certs::generate(args, session).await?.into(),
+    })
+}
+
+async fn node(command: &Node, session: &Session) -> Result<Finished, CliError> {
+    Ok(match command {
+        Node::Reboot(args) => Box::pin(node::reboot(args, session)).await?.into(),
+        Node::Drain(args) => Box::pin(node::drain(args, session)).await?.into(),
+        Node::Uncordon(args) => Box::pin(node::uncordon(args, session)).await?.into(),
+        Node::Reset(args) => Box::pin(node::reset(args, session)).await?.into(),
+    })
+}
+
+async fn etcd(command: &Etcd, session: &Session) -> Result<Finished, CliError> {
+    Ok(match command {
+        Etcd::Members(args) => Box::pin(members::members(args, session)).await?.into(),
+        Etcd::SnapshotSave(args) => Box::pin(snapshot::save(args, session)).await?.into(),
+        Etcd::SnapshotList(args) => Box::pin(snapshot_list::list(args, session)).await?.into(),
         Etcd::SnapshotRestore(args) => {
-            let result = Box::pin(snapshot_restore::restore(args, session)).await;
-            ended(args.output, result)
+            let restoring = Box::pin(snapshot_restore::restore(args, session));
+            restoring.await?.into()
         }
-        Etcd::Recover(args) => {
-            let result = Box::pin(recover::recover(args, session)).await;
-            ended(args.output, result)
-        }
+        Etcd::Recover(args) => Box::pin(recover::recover(args, session)).await?.into(),
         Etcd::SnapshotDelete(args) => {
             let doing = Box::pin(snapshot_named::named(Doing::Delete, args, session));
-            failed(args.output, doing.await)
+            doing.await?.into()
         }
-        Etcd::Defrag(args) => failed(args.output, Box::pin(defrag::defrag(args, session)).await),
+        Etcd::Defrag(args) => Box::pin(defrag::defrag(args, session)).await?.into(),
         Etcd::Verify(args) => {
             let doing = Box::pin(snapshot_named::named(Doing::Verify, args, session));
-            failed(args.output, doing.await)
+            doing.await?.into()
         }
-    }
-}
-
-/// With `--output json` a program reads why there is no result, too.
-fn failed(output: Output, result: Result<u8, CliError>) -> Result<u8, CliError> {
-    if let (Output::Json, Err(error)) = (output, &result) {
-        let _ = json::ended(&mut io::stdout().lock(), &error.ended());
-    }
-    result
-}
-
-/// With `--output json` the last line says how it ended, whichever way that was.
-fn ended(output: Output, result: Result<Ended, CliError>) -> Result<u8, CliError> {
-    if output == Output::Json {
-        let last = match &result {
-            Ok(ended) => ended.clone(),
-            Err(error) => error.ended(),
-        };
-        // A reader that is gone changes nothing about how it ended.
-        let _ = json::ended(&mut io::stdout().lock(), &last);
-    }
-    result.map(|ended| match ended {
-        Ended::Stopped => STOPPED,
-        Ended::Degraded { .. } => DEGRADED,
-        Ended::Converged { .. } | Ended::Failed { .. } => 0,
     })
 }

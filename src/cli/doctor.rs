@@ -1,12 +1,10 @@
 //! `doctor`: what on the nodes prevents `up` or will trouble the cluster, each with its cure. Nothing stays on a node.
 
-use serde::Serialize;
-
 use super::{
     args::{Doctor, Output},
     dispatch::DEGRADED,
     environment, intent,
-    output::{Page, doctor::render, json::ShownProblem},
+    output::{Page, doctor::render, results::DoctorResult},
     print,
     report::CliError,
     rke_state,
@@ -19,19 +17,6 @@ use crate::{
     error::Explain,
     status::doctor::{self, Diagnosis, Severity},
 };
-
-/// The diagnosis for programs.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    /// `up` has nothing in its way.
-    ready: bool,
-    kubernetes_version: String,
-    /// Of the config.
-    warnings: Vec<ShownProblem>,
-    #[serde(flatten)]
-    diagnosis: &'a Diagnosis,
-}
 
 /// Runs it.
 pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliError> {
@@ -54,7 +39,7 @@ pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliEr
             let name = file.display().to_string();
             print::data(&render(&diagnosis, &name, &version, Page::stdout()))?;
         }
-        Output::Json => print::json(&Shown {
+        Output::Json => print::json(&DoctorResult {
             ready: diagnosis.prevents().is_none(),
             kubernetes_version: examined.intent.version.to_string(),
             warnings: loaded.warnings.iter().map(Into::into).collect(),

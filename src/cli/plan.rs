@@ -5,7 +5,9 @@ use super::{
     custom_certs,
     dispatch::DEGRADED,
     environment::{self, Opening},
-    intent, owner, print, remove,
+    intent,
+    output::results::PlanResult,
+    owner, print, remove,
     report::CliError,
     rke_state,
     session::{STOPPED, Session},
@@ -56,7 +58,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
     match args.output {
         Output::Text if args.full => print::data(&render_in_full(&survey.plan))?,
         Output::Text => print::data(&render(&survey.plan))?,
-        Output::Json => print::json(&survey.plan)?,
+        Output::Json => print::json(&PlanResult::of(&survey.plan))?,
     }
     if args.remove {
         let left = silent(&survey.actual);

@@ -1,6 +1,8 @@
 //! The reference pages of the documentation, generated from what they describe. They are
 //! checked in under `docs/reference`; a test fails when they are stale (`make docs` writes them).
 
+mod json;
+
 use std::fmt::Write as _;
 
 use clap::{Arg, CommandFactory};
@@ -8,6 +10,7 @@ use serde_json::Value;
 
 use super::{
     args::{Cli, Reference},
+    output::schema::schema,
     print,
     report::{CliError, Failure},
 };
@@ -28,6 +31,8 @@ pub fn pages() -> Vec<(&'static str, String)> {
         ("cluster.schema.json", cluster_schema()),
         ("conditions.md", conditions()),
         ("exit-codes.md", exit_codes()),
+        ("json.md", json::page()),
+        ("output.schema.json", output_schema()),
     ]
 }
 
@@ -117,7 +122,10 @@ fn type_of(field: &Value) -> String {
 fn command_line() -> String {
     let mut root = Cli::command();
     root.build();
-    let mut page = format!("{NOTE}\n\n# The command line\n\n{}.\n", about(&root));
+    let mut page = format!(
+        "{NOTE}\n\n# The command line\n\n{}. [json.md](json.md) describes what `-o json` prints.\n",
+        about(&root)
+    );
     page.push_str("\nFor every command:\n\n");
     table(
         &mut page,
@@ -275,6 +283,13 @@ pub(super) fn supported(support: &Support) -> String {
 /// For editors: the files that `config` writes name it.
 fn cluster_schema() -> String {
     let mut text = serde_json::to_string_pretty(&json_schema()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// For programs that read `-o json`.
+fn output_schema() -> String {
+    let mut text = serde_json::to_string_pretty(&schema()).unwrap_or_default();
     text.push('\n');
     text
 }

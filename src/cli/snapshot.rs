@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
-use serde::Serialize;
-
 use super::{
     args::{Output, S3, SnapshotSave},
     dispatch::DEGRADED,
     environment::{self, Opening},
     intent,
     kubeconfig::state,
+    output::results::SaveResult,
     print,
     report::{CliError, Failure},
     session::{STOPPED, Session},
@@ -27,15 +26,6 @@ use crate::{
     snapshots::{SavedOnce, record::Grade},
     state::ClusterState,
 };
-
-/// What became of it, for programs.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Done<'a> {
-    name: &'a str,
-    saved: BTreeMap<NodeName, SavedOnce>,
-    failed: BTreeMap<NodeName, Unreachable>,
-}
 
 /// The bucket of the flags and the config; `None`: no flag of S3 was given.
 pub(super) fn bucket(flags: &S3, intent: &Intent) -> Result<Option<Bucket>, CliError> {
@@ -116,7 +106,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         _ = session.stop.stopped() => return Ok(STOPPED),
         done = Box::pin(saving) => done?,
     };
-    let result = Done {
+    let result = SaveResult {
         name: name.as_str(),
         saved,
         failed,
@@ -149,7 +139,7 @@ pub(super) async fn reached(
     (hosts, nodes)
 }
 
-fn ended(args: &SnapshotSave, result: &Done<'_>) -> Result<u8, CliError> {
+fn ended(args: &SnapshotSave, result: &SaveResult<'_>) -> Result<u8, CliError> {
     if result.saved.is_empty() {
         return Err(none_was("saved", &result.failed));
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -30,45 +31,48 @@ use crate::{
 };
 
 /// What every node has, for programs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshots {
-    /// By node.
+    /// The nodes that answered, by name.
     pub nodes: BTreeMap<NodeName, OnNode>,
-    /// What the bucket has, as the node that looked last saw it; `None`: no node copies into one.
+    /// The copies in the bucket; none if no node copies to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<InBucket>,
-    /// The nodes that did not answer.
+    /// The nodes that did not answer, by name, and why.
     pub unreachable: BTreeMap<NodeName, Unreachable>,
 }
 
-/// What the bucket has.
-#[derive(Debug, Serialize)]
+/// Copies of snapshots in a bucket.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InBucket {
     /// The bucket, for people.
     pub bucket: String,
-    /// The node that looked.
+    /// The node that listed it last.
     pub seen_by: NodeName,
-    /// When it looked.
+    /// When it listed it.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub looked: jiff::Timestamp,
     /// The objects, by name.
     pub snapshots: Vec<Listed>,
 }
 
-/// What a node has.
-#[derive(Debug, Serialize)]
+/// The snapshots of a node.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "SnapshotsOfNode")]
 pub struct OnNode {
-    /// When it takes the next one; `None`: nothing takes any there.
+    /// When it takes the next one; none if it takes no recurring snapshots.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next: Option<jiff::Timestamp>,
-    /// The last attempt, where it failed.
+    /// The last attempt, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<LastFailure>,
     /// The files in the folder, by name.
     pub snapshots: Vec<Listed>,
-    /// The last attempt to copy one to the bucket, where it failed.
+    /// The last attempt to copy one to the bucket, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_failure: Option<LastFailure>,
     /// What it saw in the bucket.

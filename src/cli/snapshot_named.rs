@@ -1,15 +1,12 @@
 //! `etcd verify` and `etcd snapshot-delete`: one snapshot, on every node with etcd that has it, one node after the other.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
 use super::{
     args::{NamedSnapshot, Output},
     dispatch::DEGRADED,
     environment::{self, Opening},
     intent,
     kubeconfig::state,
+    output::results::NamedResult,
     print,
     report::CliError,
     session::{STOPPED, Session},
@@ -17,19 +14,8 @@ use super::{
 };
 use crate::{
     converge::{self, Answers},
-    facts::Unreachable,
-    model::NodeName,
     snapshots::{Answer, Doing},
 };
-
-/// What became of it, for programs.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Done<'a> {
-    name: &'a str,
-    nodes: BTreeMap<NodeName, Answer>,
-    failed: BTreeMap<NodeName, Unreachable>,
-}
 
 /// Runs it. Exits with 0 where it was proven or deleted on every node that has it.
 pub(super) async fn named(
@@ -48,7 +34,7 @@ pub(super) async fn named(
         answers = Box::pin(converge::named_snapshot(asked, &intent, &saved, &environment)) => answers?,
     };
     let name = args.name.as_str();
-    let done = Done {
+    let done = NamedResult {
         name,
         nodes,
         failed,

@@ -1,23 +1,15 @@
 //! `status -A`: every `Cluster` of the management cluster, one a line. Reads the objects and nothing else.
 
-use serde::Serialize;
-
 use super::{
     args::{Output, Status as Args},
     dispatch::DEGRADED,
     management::Management,
-    output::{Page, clusters},
+    output::{Page, clusters, results::ClusterList},
     print,
     report::CliError,
     session::{STOPPED, Session},
 };
 use crate::api::observed::ObservedCluster;
-
-/// As `--output json` prints it.
-#[derive(Serialize)]
-struct List {
-    clusters: Vec<ObservedCluster>,
-}
 
 /// Runs it.
 pub(super) async fn status(args: &Args, session: &Session) -> Result<u8, CliError> {
@@ -35,7 +27,7 @@ pub(super) async fn status(args: &Args, session: &Session) -> Result<u8, CliErro
     list.sort_by(|a, b| a.name.cmp(&b.name));
     let healthy = list.iter().all(ObservedCluster::is_healthy);
     match args.output {
-        Output::Json => print::json(&List { clusters: list })?,
+        Output::Json => print::json(&ClusterList { clusters: list })?,
         Output::Text if list.is_empty() => session.screen.print_unless_quiet(
             "there is no Cluster in the management cluster; `kubectl create -f FILE` makes one",
         ),

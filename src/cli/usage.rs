@@ -4,12 +4,17 @@
 use std::ffi::OsString;
 
 use clap::{
-    CommandFactory as _, Parser as _,
+    CommandFactory as _, Parser as _, ValueEnum as _,
+    builder::PossibleValue,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use serde::Deserialize;
 
-use super::args::Cli;
+use super::{
+    args::{Cli, Output},
+    output::json::Ended,
+};
+use crate::error::ErrorClass;
 
 /// In the place of a command: a variable of the environment.
 const ENVIRONMENT: &str = "environment";
@@ -95,6 +100,60 @@ impl Usage {
     }
 }
 
+impl Usage {
+    /// The last object of `--output json` for a command line that was refused; `None` for one that is valid, and for
+    /// help.
+    pub fn ended(&self) -> Option<Ended> {
+        let (message, hints) = match self {
+            Self::Known { .. } => return None,
+            Self::Foreign { error, hint } => (error.clone(), vec![hint.clone()]),
+            Self::Other(error) if !error.use_stderr() => return None,
+            Self::Other(error) => refused(&error.render().to_string()),
+        };
+        Some(Ended::Failed {
+            message,
+            causes: Vec::new(),
+            hints,
+            class: ErrorClass::User,
+            problems: Vec::new(),
+        })
+    }
+}
+
+/// Message and hints of an error of clap: its first paragraph, and its tips.
+fn refused(text: &str) -> (String, Vec<String>) {
+    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let lines = rest.lines().map(str::trim);
+    let tips = lines.filter_map(|line| line.strip_prefix("tip: "));
+    (words.join(" "), tips.map(str::to_owned).collect())
+}
+
+/// True for a command line with `--output json`, whether or not the rest of it is valid.
+pub fn wants_json(arguments: &[OsString]) -> bool {
+    let root = Cli::command();
+    let (_, command) = named(&root, arguments);
+    let mut flags = command.get_arguments();
+    let Some(flag) = flags.find(|flag| flag.get_id() == "output") else {
+        return false;
+    };
+    let json = Output::Json.to_possible_value();
+    let json = json.as_ref().map_or("", PossibleValue::get_name);
+    if !flag
+        .get_possible_values()
+        .iter()
+        .any(|value| value.get_name() == json)
+    {
+        return false;
+    }
+    let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let apart = words.windows(2);
+    let mut apart = apart.filter(|pair| matches!(pair[0], "-o" | "--output"));
+    let joined = ["-o", "-o=", "--output="].map(|flag| format!("{flag}{json}"));
+    apart.any(|pair| pair[1] == json) || words.iter().any(|word| joined.iter().any(|it| it == word))
+}
+
 impl Row {
     fn is_about(&self, at: &str, word: &str) -> bool {
         let is_there = self.at == at || (self.at == "*" && !at.is_empty());
@@ -123,7 +182,15 @@ fn not_taken(error: &clap::Error) -> Option<String> {
 /// The names of the commands, as in `etcd snapshot-save`.
 fn command(arguments: &[OsString]) -> String {
     let root = Cli::command();
-    let mut command = &root;
+    named(&root, arguments).0.join(" ")
+}
+
+/// The command that is named, and its names.
+fn named<'a>(
+    root: &'a clap::Command,
+    arguments: &'a [OsString],
+) -> (Vec<&'a str>, &'a clap::Command) {
+    let mut command = root;
     let mut names = Vec::new();
     for argument in arguments.iter().skip(1).filter_map(|text| text.to_str()) {
         if let Some(next) = command.find_subcommand(argument) {
@@ -131,7 +198,7 @@ fn command(arguments: &[OsString]) -> String {
             command = next;
         }
     }
-    names.join(" ")
+    (names, command)
 }
 
 /// Takes the first such flag out. False where there is none.
@@ -148,6 +215,46 @@ fn without(arguments: &mut Vec<OsString>, flag: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_told_what_is_wrong_with_a_command_line() {
+        for (line, ended) in [
+            (
+                "up -o json --confg x.yml",
+                Some(("unexpected argument '--confg' found", 1)),
+            ),
+            (
+                "up --confg x.yml --output=json",
+                Some(("unexpected argument '--confg' found", 1)),
+            ),
+            (
+                "etcd verify -ojson",
+                Some((
+                    "the following required arguments were not provided: --name <NAME>",
+                    0,
+                )),
+            ),
+            (
+                "up --local -o json",
+                Some(("`rke-operator up` has no flag `--local`", 1)),
+            ),
+            ("up --confg x.yml", None),
+            ("up -o text --confg x.yml", None),
+            ("init -o json --confg x.yml", None),
+            ("status -o json --help", None),
+            ("status -o json", None),
+        ] {
+            let words = format!("rke-operator {line}");
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            let told = wants_json(&words).then(|| Usage::read(words, |_| false).ended());
+            let told = told.flatten().map(|ended| match ended {
+                Ended::Failed { message, hints, .. } => (message, hints.len()),
+                other => panic!("{line}: {other:?}"),
+            });
+            let ended = ended.map(|(message, hints)| (message.to_owned(), hints));
+            assert_eq!(told, ended, "{line}");
+        }
+    }
 
     /// Words of the table that are a command or a flag here would never be looked up.
     #[test]

@@ -1,27 +1,15 @@
 //! `validate`: says what is wrong with a config, and needs no key for that; with `--connect` it is a `doctor` that writes
 //! nothing anywhere.
 
-use serde::Serialize;
-
 use super::{
     args::{Doctor, Output, Validate},
     doctor, intent,
     intent::Loaded,
-    output::{json::ShownProblem, lines::count},
+    output::{lines::count, results::ValidResult},
     print,
     report::CliError,
     session::Session,
 };
-
-/// What is right with it, for programs.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Valid {
-    result: &'static str,
-    nodes: usize,
-    kubernetes_version: String,
-    warnings: Vec<ShownProblem>,
-}
 
 /// Runs it.
 pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, CliError> {
@@ -44,7 +32,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
             count(nodes, "node"),
             intent.version
         ))?,
-        Output::Json => print::json(&Valid {
+        Output::Json => print::json(&ValidResult {
             result: "valid",
             nodes,
             kubernetes_version: intent.version.to_string(),

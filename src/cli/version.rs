@@ -2,11 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use serde::Serialize;
-
 use super::{
     args::{Output, Version},
-    management, print,
+    management,
+    output::results::VersionResult,
+    print,
     report::CliError,
     session::{STOPPED, Session, kubeconfig_beside},
 };
@@ -14,14 +14,6 @@ use crate::error::with_causes;
 
 /// How long the cluster may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Versions {
-    rke_operator: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kubernetes: Option<String>,
-}
 
 /// Runs it.
 pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, CliError> {
@@ -46,8 +38,8 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Cli
     } else {
         None
     };
-    let versions = Versions {
-        rke_operator: format!("v{}", env!("CARGO_PKG_VERSION")),
+    let versions = VersionResult {
+        rke_operator: concat!("v", env!("CARGO_PKG_VERSION")).into(),
         kubernetes,
     };
     match args.output {

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -99,14 +100,14 @@ fn reasons(down: &[Unreachable]) -> String {
     reasons.join("; ")
 }
 
-/// A member, and its database in bytes before and after.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A member whose database was defragmented.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shrunk {
     /// Its node.
     pub node: NodeName,
-    /// The file before.
+    /// Size of its database file before, in bytes.
     pub before: u64,
-    /// The file after.
+    /// Size of its database file afterwards, in bytes.
     pub after: u64,
 }
 
@@ -127,12 +128,12 @@ impl Shrunk {
 }
 
 /// What was done.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Defragmented {
     /// The members, in that order.
     pub members: Vec<Shrunk>,
-    /// How many alarms NOSPACE have ended.
+    /// How many alarms NOSPACE were cleared.
     pub disarmed: usize,
 }
 

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClusterFacts, ContainerState, HostFacts};
@@ -67,15 +68,15 @@ pub enum HostView {
 pub type KeptFacts = BTreeMap<NodeName, Box<HostFacts>>;
 
 /// Why a host did not answer, as data: the error that is shown for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreachable {
-    /// Whose turn it is.
+    /// Who has to act.
     pub class: ErrorClass,
     /// The message, with its causes.
     pub why: String,
     /// The cures.
     pub hints: Vec<String>,
-    /// What keeps us from it.
+    /// What prevents the connection.
     #[serde(default)]
     pub obstacle: Obstacle,
 }

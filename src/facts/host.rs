@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Baseline, NodeRecord, SystemFacts};
@@ -133,7 +134,7 @@ pub struct DockerFacts {
 }
 
 /// How Docker is reached over SSH.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ReachedBy {
     /// sshd forwards to its socket.

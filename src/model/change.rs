@@ -2,16 +2,18 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One field that differs. Values of files are keyed digests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldChange {
-    /// Which.
+    /// Which: `image`, `command --v`, `file /etc/hosts`.
+    #[schemars(with = "String")]
     pub field: Field,
-    /// `None`: was not there.
+    /// The former value; none if there was none.
     pub from: Option<String>,
-    /// `None`: goes away. What cannot be known before is `known after …`.
+    /// The new value; none if it is removed. What cannot be known before is `known after …`.
     pub to: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, ClusterAction, HostAction, LocalAction};
@@ -11,13 +12,15 @@ use crate::{
 };
 
 /// What a step acts on, or whose Node object it is about: for people and events.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Target {
     /// A node.
     Host(NodeName),
     /// The cluster's API.
     Cluster,
-    /// Where we run: store and kubeconfig.
+    /// Where rke-operator runs: its state and the kubeconfig.
     Local,
 }
 
@@ -33,16 +36,19 @@ impl std::fmt::Display for Target {
 
 /// Why something differs, as data. While the intent is unchanged the operator applies everything
 /// but [`Cause::Change`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(rename = "StepCause")]
 pub enum Cause {
     /// It was never there.
     New,
     /// Someone or something changed it on the node or in the cluster: healed always.
     Drift,
-    /// What is wanted is not what was applied: an edit, a new release of ours, or facts of the
-    /// node that the definition depends on.
+    /// What is wanted is not what was applied: an edit, a new release of rke-operator, or facts of
+    /// the node that the definition depends on.
     Change,
-    /// A certificate that ends soon.
+    /// A certificate expires soon.
     Expiry,
     /// Nothing wants it any more, or the node leaves.
     Leave,

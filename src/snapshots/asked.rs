@@ -8,6 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -148,15 +149,15 @@ pub enum Doing {
     Delete,
 }
 
-/// What there is to say of a snapshot on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The result for a snapshot on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
 pub enum Answer {
     /// The node has none of that name.
     Absent,
     /// A file of that name is there that is not a snapshot of this cluster that rke-operator wrote. It was left alone.
     Foreign,
-    /// It was looked into.
+    /// It was verified.
     Verified(Proof),
     /// It was deleted.
     Deleted,

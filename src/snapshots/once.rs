@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{OnNode, PORT, RemoteError, record::Cause, record::Grade, report};
@@ -48,16 +49,16 @@ pub struct WantedSnapshot<'a> {
 }
 
 /// A snapshot on a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedOnce {
     /// The file.
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// Of etcd's data in it.
+    /// SHA-256 of etcd's data in it.
     pub sha256: String,
-    /// How far it was looked into; `None`: by etcdctl, which compares the hash.
+    /// How far it was verified; none if etcdctl saved it, which compares the hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grade: Option<Grade>,
     /// Why it came no further.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ClusterId, NodeName, printable};
@@ -11,11 +12,12 @@ use crate::model::{ClusterId, NodeName, printable};
 pub const FORMAT: u32 = 1;
 
 /// Why a snapshot was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SnapshotCause")]
 pub enum Cause {
     /// By the schedule.
     Scheduled,
-    /// A person asked for it.
+    /// A person requested it.
     Asked,
     /// The cluster is about to be deleted.
     BeforeDelete,
@@ -57,10 +59,10 @@ impl FromStr for Cause {
 }
 
 /// What a snapshot's file says about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
-    /// [`FORMAT`].
+    /// The version of this record, [`FORMAT`].
     pub format: u32,
     /// Whose it is.
     pub cluster_id: ClusterId,
@@ -77,6 +79,7 @@ pub struct Meta {
     /// The release of Kubernetes.
     pub kubernetes_version: String,
     /// When it was taken.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub taken_at: Timestamp,
     /// Why.
     pub cause: Cause,
@@ -94,8 +97,10 @@ pub struct Meta {
     pub operator: String,
 }
 
-/// How far a snapshot was looked into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// How far a snapshot was verified.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Grade {
     /// It could not be restored: why is next to it.
     Failed,
@@ -107,13 +112,14 @@ pub enum Grade {
     Proven,
 }
 
-/// What was found out, in a file next to the snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The result of a trial restore, in a file next to the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Proof {
-    /// How far it came.
+    /// How far it was verified.
     pub grade: Grade,
     /// When.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
     /// On which node.
     pub by: NodeName,
@@ -134,17 +140,17 @@ pub struct Proof {
 }
 
 /// A file in the folder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
     /// The name of the file.
     pub file: String,
     /// Its size.
     pub bytes: u64,
-    /// What it says about itself; `None`: it is not a snapshot of this cluster that rke-operator wrote.
+    /// What it says about itself; none if rke-operator did not write it for this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
-    /// What was found out about it.
+    /// The result of its trial restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
 }
@@ -175,10 +181,11 @@ pub(super) fn recurring(listed: &[Listed]) -> impl Iterator<Item = (Timestamp, &
 }
 
 /// A failure to take a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastFailure {
     /// When.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
     /// Why.
     pub why: String,

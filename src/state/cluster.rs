@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{digest_key::DigestKey, given::GivenCertificates};
@@ -331,7 +332,7 @@ pub struct BegunOperation {
 }
 
 /// The snapshot before a removal: recorded before it is taken, so that a removal that was cut off finds its file again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RemovalSnapshot {
     /// Its name.
@@ -339,11 +340,12 @@ pub struct RemovalSnapshot {
     /// The node whose member it is of.
     pub node: NodeName,
     /// When it was begun.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub begun_at: Timestamp,
     /// The last attempt has failed on that node.
     #[serde(default, skip_serializing_if = "is_false")]
     pub failed: bool,
-    /// Where it is; `None`: it is not known to be saved.
+    /// Where it is; none if it is not known to be saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved: Option<SnapshotPlace>,
 }
@@ -360,7 +362,7 @@ impl RemovalSnapshot {
 }
 
 /// Where a snapshot is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SnapshotPlace {
     /// The file on its node.

@@ -1,5 +1,6 @@
 //! The add-ons: whether they are there, and whether their workloads are available. Pure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Seen;
@@ -10,28 +11,28 @@ use crate::{
 };
 
 /// An add-on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddonStatus {
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// How it is.
+    /// Whether it is available.
     pub state: AddonState,
-    /// The workload that is not available; null: none is waited for.
+    /// The workload that is not available; null if all are.
     pub waits_for: Option<String>,
 }
 
-/// How an add-on is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Whether an add-on is available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AddonState {
     /// Applied, and every workload of it is available.
     Available,
     /// Applied, and a workload of it is not available.
     Waiting,
-    /// Parts of it are there, and others are not.
+    /// Parts of it are missing.
     Incomplete,
-    /// Nothing of it is there.
+    /// It is not applied.
     Missing,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -16,19 +17,20 @@ use crate::{
 };
 
 /// The expiry of a certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateEnd {
-    /// Which: the name of its file without the ending.
+    /// The name of its file without the extension.
     pub name: String,
-    /// When.
+    /// When it expires.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub not_after: Timestamp,
-    /// Whole days until then; below zero when it is over.
+    /// Whole days until then; negative if it has expired.
     pub days_left: i64,
 }
 
 /// A certificate authority that signs, and its expiry. `up` does not renew it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Authority {
     /// Whose.
@@ -37,7 +39,7 @@ pub struct Authority {
 }
 
 /// A certificate of the cluster, as `cert info` shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
     /// The node that has it; null for certificates that belong to no single node.

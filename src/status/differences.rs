@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Seen;
@@ -12,10 +13,10 @@ use crate::{
 };
 
 /// What `up` would do, or why it would do nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Differences {
-    /// By what they are done to, steps in the order of the plan. Waiting alone is no difference.
+    /// The steps by target, in the order of the plan. Steps that only wait are left out.
     pub targets: Vec<Difference>,
     /// What the plan waits for or leaves alone, and why.
     pub notes: Vec<Remark>,
@@ -40,74 +41,74 @@ pub struct Differences {
 }
 
 /// Something that differs and is left as it is for now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldBack {
     /// On which node; null for the whole cluster.
     pub node: Option<NodeName>,
     /// What: a component, `containerd`, `member of etcd`, `roles`, `node` or `cluster`.
     pub what: String,
-    /// Why, as data.
+    /// Why, as one word.
     pub reason: &'static str,
     /// Why, in words.
     pub why: String,
 }
 
-/// What would be done to one thing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The steps of one target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// What kind of thing.
+    /// What kind of target.
     pub place: Place,
-    /// Which node, if one.
+    /// The node; null if it is not a node.
     pub node: Option<NodeName>,
     /// In order.
     pub steps: Vec<PlannedStep>,
 }
 
-/// Where something is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// What steps act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Place {
     /// On a node, or to its Node object.
     Node,
     /// In the cluster's API.
     Cluster,
-    /// Where `up` runs.
+    /// Where `up` runs: the state and the kubeconfig.
     Local,
 }
 
 /// A step of the plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedStep {
     /// What is done.
     pub action: String,
     /// Why, in words.
     pub why: String,
-    /// Why, as data.
+    /// Why, as one word.
     pub cause: Cause,
     /// What running work it disturbs; null for a step that needs no consent.
     pub disturbs: Option<String>,
 }
 
 /// A note of the plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remark {
-    /// About which node, if about one.
+    /// The node that it is about; null if it is about none or several.
     pub node: Option<NodeName>,
-    /// What, and why.
+    /// The note.
     pub text: String,
 }
 
 /// Why there is no plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
     /// The error that `up` would end with.
     pub message: String,
-    /// The cures.
+    /// What to do about it, most likely cure first.
     pub hints: Vec<String>,
 }
 

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -33,7 +34,7 @@ const PROCESSORS: u32 = 2;
 const CLOCKS: std::ops::RangeInclusive<i64> = 2..=300;
 
 /// What is found, and about which nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
     /// The nodes of the config, by name.
@@ -43,7 +44,7 @@ pub struct Diagnosis {
 }
 
 /// A node as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDiagnosis {
     /// Its name.
@@ -56,13 +57,13 @@ pub struct NodeDiagnosis {
     pub roles: Vec<Role>,
     /// It answered, and so did its Docker.
     pub reachable: bool,
-    /// What it told; null where it does not answer.
+    /// What it reported; none if it does not answer.
     #[serde(flatten)]
     pub machine: Option<Machine>,
 }
 
 /// What a node told of itself, and what was measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
     /// The name and version of its operating system.
@@ -71,53 +72,53 @@ pub struct Machine {
     pub kernel: String,
     /// As Docker names it: `x86_64`.
     pub architecture: String,
-    /// How many processors it has; null where Docker does not tell.
+    /// How many processors it has; null if Docker does not report it.
     pub processors: Option<u32>,
-    /// Its memory; null where Docker does not tell.
+    /// Its memory; null if Docker does not report it.
     pub memory_bytes: Option<u64>,
     /// The version of Docker.
     pub docker_version: String,
-    /// The way to it: `socket` where sshd forwards to it, else the Docker command line on the node, `program`, or that
-    /// with `sudo`.
+    /// How it is reached: through the `socket` if sshd forwards to it, else by the Docker command line on the node
+    /// (`program`), or by that with `sudo`.
     pub docker_reached_by: ReachedBy,
     /// The version of containerd.
     pub containerd_version: String,
-    /// About how long a question over SSH and its answer are under way.
+    /// Approximate round-trip time of a request over SSH.
     pub round_trip_microseconds: Option<u64>,
-    /// By how much its clock is ahead; null where it does not tell.
+    /// By how much its clock is ahead; null if unknown.
     pub clock_ahead_seconds: Option<i64>,
-    /// What a write of etcd takes on its disk, in 99 of 100 cases; null where it was not measured.
+    /// 99th percentile of the duration of a write of etcd to its disk; null if it was not measured.
     pub fsync_p99_microseconds: Option<u64>,
-    /// Free space, by path.
+    /// Free space in bytes, by path.
     pub free_bytes: BTreeMap<String, u64>,
 }
 
 /// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
     /// It prevents `up`.
     Error,
     /// The node does not answer; `up` does what it can without it.
     Unreachable,
-    /// `up` goes on, and the cluster will be troubled by it.
+    /// It does not prevent `up`, and will cause trouble later.
     Warning,
 }
 
-/// One thing that was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A problem that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// On which node, if on one.
+    /// The node; null if it is about the whole cluster.
     pub node: Option<NodeName>,
     /// How much it matters.
     pub severity: Severity,
     /// Who has to act.
     #[serde(skip)]
     pub class: ErrorClass,
-    /// What.
+    /// The problem.
     pub message: String,
-    /// The cures, most likely first.
+    /// What to do about it, most likely cure first.
     pub hints: Vec<String>,
 }
 

@@ -1,5 +1,6 @@
 //! etcd, as its members tell. Pure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -13,44 +14,44 @@ use crate::{
 };
 
 /// etcd.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdStatus {
     /// Whether it serves.
     pub quorum: QuorumState,
-    /// The member that leads: its node, else its id.
+    /// The leader: the name of its node, else its ID; null if there is none.
     pub leader: Option<String>,
     /// How many members vote.
     pub voters: usize,
-    /// How many of those follow the leader and are near it.
+    /// How many of those follow the leader and are up to date with it.
     pub healthy_voters: usize,
     /// The members, by id. Where there is no quorum, as one of them remembers the list.
     pub members: Vec<MemberState>,
-    /// Nodes that should have a member, and have none.
+    /// Nodes with the role etcd whose member is missing.
     pub nodes_without_member: Vec<NodeName>,
-    /// The alarms that are raised.
+    /// Active alarms.
     pub alarms: Vec<RaisedAlarm>,
-    /// The etcd outside of the cluster, where that is what it has: then there are no members.
+    /// The external etcd, if the cluster has one; then there are no members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalEtcdStatus>,
 }
 
-/// An etcd outside of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An external etcd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalEtcdStatus {
-    /// Whether a majority of its members answers; null if it was not asked.
+    /// Whether a majority of its members answers; null if it was not queried.
     pub answers: Option<bool>,
     /// Its id, in hexadecimal as `etcdctl` shows it.
     pub cluster_id: Option<String>,
-    /// What the keys of this cluster begin with.
+    /// The prefix of the keys of this cluster.
     pub prefix: Option<String>,
     /// The URLs that do not answer.
     pub silent: Vec<String>,
 }
 
 /// Whether etcd serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum QuorumState {
     /// A majority of the voters follows one leader.
@@ -61,58 +62,58 @@ pub enum QuorumState {
     Disagree,
     /// No voter answered.
     Unknown,
-    /// The cluster has no members: its etcd is outside of it.
+    /// The cluster has an external etcd.
     External,
 }
 
 /// A member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberState {
     /// Its id, in hexadecimal as `etcdctl` shows it.
     pub id: String,
-    /// Its name; empty while it was added and never started.
+    /// Its name; empty if it was added and never started.
     pub name: String,
-    /// The node that it is on; null: none of the cluster's.
+    /// Its node; null if it is on no node of the cluster.
     pub node: Option<NodeName>,
     /// Whether it votes.
     pub kind: MemberKind,
-    /// It leads.
+    /// It is the leader.
     pub is_leader: bool,
-    /// It answered, follows the leader, and is near it; a learner: it answered.
+    /// A voter: it answered, follows the leader and is up to date with it. A learner: it answered.
     pub healthy: bool,
-    /// Of its program; null when it did not answer, and so are the sizes.
+    /// Its etcd version; null if it did not answer, like the fields below.
     pub version: Option<String>,
-    /// The last entry of the log that it knows to be committed: of members without a majority the one with the highest has
-    /// the most of the data.
+    /// The last entry of the Raft log that it knows to be committed. If the majority is lost, the member with the
+    /// highest index has the most data.
     pub raft_index: Option<u64>,
     /// Size of its database file.
     pub database_bytes: Option<u64>,
-    /// What of it is in use.
+    /// How much of it is in use.
     pub database_in_use_bytes: Option<u64>,
-    /// The size at which it stops writes.
+    /// The size at which it refuses writes.
     pub quota_bytes: Option<u64>,
     /// `databaseBytes` as a share of `quotaBytes`.
     pub quota_used_percent: Option<u64>,
 }
 
 /// Whether a member votes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MemberKind {
     /// It votes.
     Voter,
-    /// It follows only.
+    /// It does not vote yet.
     Learner,
 }
 
 /// An alarm.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RaisedAlarm {
-    /// The id of the member that raised it, in hexadecimal.
+    /// ID of the member that raised it, in hexadecimal.
     pub member_id: String,
-    /// As etcd calls it.
+    /// As etcd calls it, e.g. `NOSPACE`.
     pub alarm: String,
 }
 

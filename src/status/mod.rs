@@ -17,6 +17,7 @@ mod snapshots;
 mod traffic;
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::{
@@ -63,12 +64,12 @@ pub struct Seen<'a> {
 }
 
 /// A cluster, at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The cluster as a whole.
     pub cluster: Cluster,
-    /// The nodes that are control planes, by name.
+    /// The nodes with a control plane, by name.
     pub control_planes: Vec<ControlPlane>,
     /// etcd.
     pub etcd: EtcdStatus,
@@ -80,7 +81,7 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// The authorities that sign the cluster's certificates.
     pub authorities: Vec<Authority>,
-    /// The add-ons that the config wants; null where that is not known, or no API server answers.
+    /// The add-ons that the config asks for; null if that is not known, or no API server answers.
     pub addons: Option<Vec<AddonStatus>>,
     /// The certificate that ends first, of those that were read to know what must be.
     #[serde(skip)]
@@ -93,30 +94,31 @@ pub struct Status {
     pub(crate) backed_up: (BackedUp, String),
     /// What `up` would do.
     pub differences: Differences,
-    /// What is not well; empty for a cluster that is healthy.
+    /// What is wrong; empty if the cluster is healthy.
     pub problems: Vec<Problem>,
 }
 
 /// The cluster as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ClusterStatus")]
 pub struct Cluster {
     /// As the state has it; as the config has it where there is no state.
     pub name: String,
-    /// Its identity; null before it is made.
+    /// Its ID; null before it is created.
     pub id: Option<ClusterId>,
-    /// In one word.
+    /// Its health in one word; differences from the config do not count.
     pub health: Health,
-    /// What its API says; null when no API server answers.
+    /// The version that its API server reports; null when none answers.
     pub kubernetes_version: Option<String>,
-    /// What the config wants; null where it cannot be understood.
+    /// The version that the config asks for; null if the config is not valid.
     pub wanted_kubernetes_version: Option<String>,
-    /// False: `up` would change something. Null: it would not know what.
+    /// False: `up` would change something. Null: there is no plan, for the reason in `differences.refusal`.
     pub agrees_with_config: Option<bool>,
 }
 
-/// How a cluster is, in one word. What its config says is another matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The health of a cluster in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Health {
     /// Nothing is wrong.
@@ -125,7 +127,7 @@ pub enum Health {
     Degraded,
     /// No API server answers.
     Unavailable,
-    /// There is no state: it was not made yet, or its state is lost.
+    /// There is no state: it was not created yet, or its state is lost.
     Absent,
 }
 

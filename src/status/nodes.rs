@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -16,16 +17,16 @@ use crate::{
 };
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// Its name.
     pub name: NodeName,
-    /// As it was made; as the config wants it for one that is new.
+    /// Its roles in the cluster; those in the config for a new node.
     pub roles: BTreeSet<Role>,
     /// The config names it.
     pub in_config: bool,
-    /// The state names it: it is part of the cluster, or on the way in or out.
+    /// The state names it: it is part of the cluster, or is joining or leaving.
     pub in_cluster: bool,
     /// It was given up as lost: it is not looked for any more.
     #[serde(skip)]
@@ -33,47 +34,48 @@ pub struct NodeStatus {
     /// Where it is; `None` for one that only the API knows.
     #[serde(skip)]
     pub address: Option<String>,
-    /// It answered over SSH, and so did its Docker; null: it was not asked.
+    /// It answered over SSH, and so did its Docker; null if it was not queried.
     pub reachable: Option<bool>,
-    /// Why it did not; null when it did.
+    /// Why it did not answer; null if it did.
     pub unreachable_reason: Option<String>,
-    /// As its Node object says; null: the API does not answer, or has none.
+    /// Its Node object is Ready; null if the API does not answer or has no Node object.
     pub ready: Option<bool>,
-    /// Why it is not Ready; null when it is.
+    /// Why it is not Ready; null if it is.
     pub not_ready_reason: Option<String>,
-    /// Of its kubelet.
+    /// Version of its kubelet.
     pub kubelet_version: Option<String>,
-    /// When its Node object was made.
+    /// When its Node object was created.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub created_at: Option<Timestamp>,
-    /// How long that is ago.
+    /// Age of its Node object, in seconds.
     pub age_seconds: Option<i64>,
-    /// The certificate on it that ends first; null: its files were not read.
+    /// The certificate on it that expires first; null if its files were not read.
     pub first_certificate_to_end: Option<CertificateEnd>,
 }
 
-/// A node that is a control plane.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A node with a control plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlane {
-    /// Which.
+    /// Its name.
     pub node: NodeName,
-    /// Its API server.
+    /// Whether its API server serves.
     pub api: ApiState,
-    /// Why it does not serve; null when it does, or was not asked.
+    /// Why it does not serve; null if it does, or was not queried.
     pub api_reason: Option<String>,
-    /// Of its API server, by the tag of the image that it runs; null: unknown.
+    /// Version of its API server, by the tag of its image; null if unknown.
     pub version: Option<String>,
 }
 
 /// One API server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ApiState {
     /// It answers `/readyz`.
     Serving,
     /// It does not.
     NotServing,
-    /// There is none.
+    /// The node has no API server.
     Missing,
     /// Its node did not answer.
     Unknown,

@@ -1,5 +1,6 @@
 //! What is not well with a cluster, whatever its config says. Pure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -22,7 +23,7 @@ use crate::{
 const NOTICE_DAYS: i64 = 90;
 
 /// What a problem is about. There is a condition for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum About {
     /// A node that does not answer.
@@ -41,13 +42,14 @@ pub enum About {
     Snapshots,
 }
 
-/// One thing that is not well.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A problem of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatusProblem")]
 pub struct Problem {
     /// What it is about.
     pub about: About,
-    /// On which node, if on one.
+    /// The node; null if it is about the whole cluster.
     pub node: Option<NodeName>,
     /// The component that does not run, if it is that.
     #[serde(skip)]
@@ -55,9 +57,9 @@ pub struct Problem {
     /// What keeps us from the node, if it is about that.
     #[serde(skip)]
     pub obstacle: Obstacle,
-    /// What.
+    /// The problem.
     pub message: String,
-    /// The cures that are known.
+    /// What to do about it, most likely cure first.
     pub hints: Vec<String>,
 }
 

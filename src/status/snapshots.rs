@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{About, Problem, Seen};
@@ -18,22 +19,22 @@ const OVERDUE: i32 = 2;
 const UNPROVEN: i32 = 4;
 
 /// Recurring snapshots of etcd.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotStatus {
     /// The nodes that take them and answered.
     pub nodes: Vec<NodeName>,
-    /// The newest of all.
+    /// The newest snapshot; null if there is none.
     pub newest: Option<Newest>,
-    /// The newest of those that were restored for trial.
+    /// The newest snapshot that passed a trial restore; null if there is none.
     pub newest_proven: Option<Newest>,
-    /// Those in the bucket; `None`: no node copies into one.
+    /// The copies in the bucket; none if no node copies to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyStatus>,
 }
 
 /// Copies of snapshots in a bucket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CopyStatus {
     /// The bucket, for people.
@@ -43,7 +44,7 @@ pub struct CopyStatus {
 }
 
 /// A snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Newest {
     /// Its name.
@@ -51,8 +52,9 @@ pub struct Newest {
     /// The node that took it.
     pub node: NodeName,
     /// When it was taken.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub taken_at: Timestamp,
-    /// How far it was looked into.
+    /// How far it was verified.
     pub grade: Grade,
 }
 

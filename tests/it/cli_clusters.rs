@@ -112,7 +112,7 @@ async fn listen(api: &FakeApi) -> SocketAddr {
 }
 
 /// A healthy cluster, whose spec has a password.
-fn healthy(name: &str) -> Value {
+pub(crate) fn healthy(name: &str) -> Value {
     let good = ConditionType::HEALTH.map(ConditionType::name);
     let conditions: Vec<Value> = ["Ready", "Provisioned"]
         .into_iter()
@@ -169,7 +169,7 @@ async fn the_exit_code_says_whether_all_are_healthy() {
     assert!(!ran.stdout.contains('\u{1b}'), "colours in a pipe: {ran}");
     let json = site.run(&["status", "-A", "-o", "json", "--quiet"]).await;
     assert_eq!((json.code, json.stderr.as_str()), (Some(3), ""), "{json}");
-    let list: Value = serde_json::from_str(&json.stdout).unwrap();
+    let list = crate::cli_json::checked("status --all", &json).remove(0);
     assert_eq!(list["clusters"][0]["health"], "healthy");
     assert_eq!(list["clusters"][1]["reason"], "InvalidConfig");
     assert!(site.api.writes().is_empty(), "they only read");
@@ -267,7 +267,7 @@ async fn what_the_management_cluster_refuses_has_a_cause_and_a_cure() {
             assert!(ran.stderr.contains(word), "{code} without {word:?}: {ran}");
         }
         let json = site.run(&["status", "-A", "-o", "json"]).await;
-        let ended: Value = serde_json::from_str(&json.stdout).unwrap();
+        let ended = crate::cli_json::checked("status --all", &json).remove(0);
         assert!(ended.to_string().contains(cause), "{json}");
         site.api.mend();
     }

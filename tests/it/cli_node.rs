@@ -662,7 +662,7 @@ async fn doctor_measures_what_a_survey_does_not_tell() {
     site.node.docker().has_every_image = Some(1);
     let ran = site.run(&["doctor", "-o", "json"]).await;
     assert_eq!(ran.code, Some(0), "{ran}");
-    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let told = crate::cli_json::checked("doctor", &ran).remove(0);
     assert_eq!(told["ready"], true, "{told}");
     assert_eq!(told["nodes"][0]["fsyncP99Microseconds"], 12_300, "{told}");
     assert_eq!(told["findings"][0]["severity"], "warning", "{told}");

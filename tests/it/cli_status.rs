@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The state of a cluster of three control planes and two workers.
-fn state() -> ClusterState {
+pub(crate) fn state() -> ClusterState {
     static STATE: std::sync::OnceLock<ClusterState> = std::sync::OnceLock::new();
     let make = || {
         let wish = Wish {
@@ -37,7 +37,7 @@ fn state() -> ClusterState {
     STATE.get_or_init(elsewhere).clone()
 }
 
-fn keep(context: &Context, state: &ClusterState) {
+pub(crate) fn keep(context: &Context, state: &ClusterState) {
     context.write("cluster.rke-operator.json", codec::encode(state).expose());
 }
 
@@ -85,7 +85,7 @@ async fn status_reads_what_answers_names_what_does_not_and_writes_nothing() {
     assert!(!ran.stdout.contains('\x1b'), "colours in a pipe: {ran}");
     let json = site.run(&["status", "-o", "json"]).await;
     assert_eq!((json.code, json.stderr.as_str()), (Some(3), ""), "{json}");
-    let status: Value = serde_json::from_str(&json.stdout).unwrap();
+    let status = crate::cli_json::checked("status", &json).remove(0);
     assert_eq!(status["cluster"]["health"], "unavailable");
     let reachable: Vec<&Value> = status["nodes"]
         .as_array()
@@ -250,7 +250,7 @@ fn certificates_are_listed_without_a_node_and_without_a_key() {
         );
     }
     let json = context.run(&["cert", "info", "-o", "json"]);
-    let all: Value = serde_json::from_str(&json.stdout).unwrap();
+    let all = crate::cli_json::checked("cert info", &json).remove(0);
     assert_eq!(all.as_array().unwrap().len(), 5);
     assert_eq!(all[4]["name"], "kube-admin");
     assert_eq!(all[4]["renewedByNextUp"], false);

@@ -31,6 +31,7 @@ mod cli_certs;
 mod cli_clusters;
 mod cli_config;
 mod cli_files;
+mod cli_json;
 mod cli_node;
 mod cli_rke;
 mod cli_status;

@@ -114,7 +114,7 @@ fn a_healthy_cluster_is_a_tree_and_nothing_more() {
 }
 
 /// The first item of each list, and the first of those whose names follow from the cluster.
-fn one_of_each(json: &Value) -> Value {
+pub(crate) fn one_of_each(json: &Value) -> Value {
     match json {
         Value::Object(fields) => {
             let fields = fields.iter();

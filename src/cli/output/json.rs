@@ -1,49 +1,56 @@
 //! The event stream for programs: one JSON object a line on stdout, as [`Event`] serialises,
-//! and one last object of our own, `{"event":"ended", …}`, that says how the command ended.
+//! and one last object, `{"event":"ended", …}`, that shows how the command ended. Every command
+//! prints the latter when it fails. [`schema`](super::schema) describes both.
 
 use std::{
     collections::BTreeMap,
     io::{self, Write},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    apply::event::Event, config::Problem, error::ErrorClass, facts::Unreachable, model::NodeName,
+    apply::event::Event,
+    cli::{dispatch::DEGRADED, session::STOPPED},
+    config::Problem,
+    error::ErrorClass,
+    facts::Unreachable,
+    model::NodeName,
     state::RemovalSnapshot,
 };
 
 /// How the command ended: always the last line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(
     tag = "result",
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
 pub enum Ended {
-    /// Nothing is left to do.
+    /// The cluster is as it should be, or removed.
     Converged {
-        /// False: nothing was done at all.
+        /// False: there was nothing to do.
         changed: bool,
-        /// Where the kubeconfig is, after `up`.
+        /// Path of the kubeconfig; null after `remove`.
         kubeconfig: Option<String>,
-        /// The snapshot that a removal has saved before.
+        /// The snapshot that `remove` saved before it stopped the cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
         last_snapshot: Option<RemovalSnapshot>,
     },
-    /// What can converge has; some nodes are left out.
+    /// Everything that was possible now was done; some nodes were left out, or something does not work yet.
     Degraded {
-        /// False: nothing was done at all.
+        /// False: there was nothing to do.
         changed: bool,
-        /// Where the kubeconfig is.
+        /// Path of the kubeconfig.
         kubeconfig: String,
-        /// The nodes, and why.
+        /// The nodes that were left out, by name, and why.
         left: BTreeMap<NodeName, Unreachable>,
-        /// What the cluster lacks to work as a whole, a sentence each.
+        /// What does not work yet, a sentence each.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         missing: Vec<String>,
     },
-    /// Stopped by a signal.
+    /// Stopped by Ctrl-C or SIGTERM; the same command continues.
     Stopped,
     /// It failed.
     Failed {
@@ -51,23 +58,41 @@ pub enum Ended {
         message: String,
         /// Its causes, outermost first.
         causes: Vec<String>,
-        /// The cures.
+        /// What to do about it, most likely cure first.
         hints: Vec<String>,
         /// Who has to act.
         class: ErrorClass,
-        /// What is wrong with the config, where that is it.
+        /// The problems of the config, if it is not valid.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         problems: Vec<ShownProblem>,
     },
 }
 
+impl Ended {
+    /// The exit code of a process that ends like that.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Converged { .. } => 0,
+            Self::Degraded { .. } => DEGRADED,
+            Self::Stopped => STOPPED,
+            Self::Failed { class, .. } => class.exit_code(),
+        }
+    }
+}
+
 /// A problem of the config, without any value of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ConfigProblem")]
 pub struct ShownProblem {
+    /// The key, e.g. `nodes[2].role`.
     path: String,
+    /// Its line in the file, from 1; null if it has none.
     line: Option<usize>,
+    /// Its column in that line, from 1; null if it has none.
     column: Option<usize>,
+    /// The problem.
     message: String,
+    /// What to do about it; null if that is not known.
     hint: Option<String>,
 }
 
@@ -83,11 +108,19 @@ impl From<&Problem> for ShownProblem {
     }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
+/// How a command ended. The last line of a command that prints events, and the only object of any other command that
+/// has no result.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Ended")]
+pub(super) struct EndedLine<'a> {
+    /// Distinguishes this object from results and from other events.
+    #[schemars(extend("const" = "ended"))]
     event: &'static str,
     #[serde(flatten)]
     ended: &'a Ended,
+    /// The exit code of the process.
+    exit_code: u8,
 }
 
 /// Writes one event.
@@ -99,9 +132,10 @@ pub fn event(out: &mut impl Write, event: &Event) -> io::Result<()> {
 pub fn ended(out: &mut impl Write, ended: &Ended) -> io::Result<()> {
     line(
         out,
-        &Line {
+        &EndedLine {
             event: "ended",
             ended,
+            exit_code: ended.exit_code(),
         },
     )
 }
@@ -144,7 +178,7 @@ mod tests {
         .unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
         {"event":"runFinished","outcome":"completed","took":1200}
-        {"event":"ended","result":"failed","message":"cannot reach `n1`","causes":["connection refused"],"hints":[],"class":"Host"}
+        {"event":"ended","result":"failed","message":"cannot reach `n1`","causes":["connection refused"],"hints":[],"class":"Host","exitCode":2}
         "#);
     }
 }

@@ -7,6 +7,8 @@ pub mod doctor;
 pub mod json;
 pub mod lines;
 pub mod members;
+pub mod results;
+pub mod schema;
 mod screen;
 pub mod snapshot_list;
 pub mod status;

@@ -10,7 +10,7 @@ use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
     api::LastSnapshot,
     apply::{
-        event::Events,
+        event::{Event, Events},
         stop::{Stop, Stopper},
     },
     config::Credential,
@@ -376,6 +376,29 @@ impl Runner {
         };
         let listen = async { while stream.recv().await.is_some() {} };
         Box::pin(async { tokio::join!(run, listen).0 }).await
+    }
+
+    /// As the product converges, with every consent, and the events of it.
+    pub(crate) async fn converge_told<P: Purpose>(
+        &self,
+        purpose: &P,
+    ) -> (Result<P::Outcome, Error>, Vec<Event>) {
+        let environment = self.environment();
+        let (_stopper, stop) = Stopper::new();
+        let (events, mut stream) = Events::channel(64);
+        let run = async {
+            let ended = converge::converge(purpose, &environment, &Yes, &events, &stop).await;
+            drop(events);
+            ended.and_then(whole)
+        };
+        let listen = async {
+            let mut told = Vec::new();
+            while let Some(event) = stream.recv().await {
+                told.push(event);
+            }
+            told
+        };
+        Box::pin(async { tokio::join!(run, listen) }).await
     }
 
     /// What it would do now, and whether it may, without a second thought about it ([`Self::plan`]).
