@@ -29,14 +29,14 @@ pub enum StepOutcome {
     Skipped,
     /// Done, or given up on, with a warning; the run goes on.
     Warned {
-        /// The warning.
+        /// The warning, or the error with its causes.
         message: String,
-        /// What to do about it.
+        /// What to do about it, most likely cure first.
         hints: Vec<String>,
     },
     /// Failed; the stage decides what that means for the others.
     Failed {
-        /// The error with its causes.
+        /// The warning, or the error with its causes.
         message: String,
         /// What to do about it, most likely cure first.
         hints: Vec<String>,
@@ -133,9 +133,9 @@ pub enum Event {
     StepFinished {
         /// Which step.
         id: StepId,
-        /// What it acted on.
+        /// What it acts on.
         target: Target,
-        /// As in `stepStarted`.
+        /// One line, e.g. `run kube-apiserver`.
         title: String,
         /// What [kind](crate::plan::Action::kind) of step it is; not part of the JSON.
         #[serde(skip)]

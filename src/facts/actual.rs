@@ -74,7 +74,7 @@ pub struct Unreachable {
     pub class: ErrorClass,
     /// The message, with its causes.
     pub why: String,
-    /// The cures.
+    /// What to do about it, most likely cure first.
     pub hints: Vec<String>,
     /// What prevents the connection.
     #[serde(default)]

@@ -43,7 +43,7 @@ impl std::fmt::Display for Target {
 pub enum Cause {
     /// It was never there.
     New,
-    /// Someone or something changed it on the node or in the cluster: healed always.
+    /// It was changed on the node or in the cluster: always repaired.
     Drift,
     /// What is wanted is not what was applied: an edit, a new release of rke-operator, or facts of
     /// the node that the definition depends on.

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateEnd {
-    /// The name of its file without the extension.
+    /// Its name, e.g. `kube-apiserver` or `etcd's CA`.
     pub name: String,
     /// When it expires.
     #[schemars(with = "String", extend("format" = "date-time"))]

@@ -55,7 +55,7 @@ pub struct NodeDiagnosis {
     pub bastions: Vec<String>,
     /// Its roles in the config.
     pub roles: Vec<Role>,
-    /// It answered, and so did its Docker.
+    /// It answered, and so did its Docker. If not, there are no fields about its machine.
     pub reachable: bool,
     /// What it reported; none if it does not answer.
     #[serde(flatten)]

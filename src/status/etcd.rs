@@ -82,7 +82,7 @@ pub struct MemberState {
     pub is_leader: bool,
     /// A voter: it answered, follows the leader and is up to date with it. A learner: it answered.
     pub healthy: bool,
-    /// Its etcd version; null if it did not answer, like the fields below.
+    /// Its etcd version; null if it did not answer; so are its index and sizes.
     pub version: Option<String>,
     /// The last entry of the Raft log that it knows to be committed. If the majority is lost, the member with the
     /// highest index has the most data.

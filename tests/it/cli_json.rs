@@ -2,7 +2,14 @@
 //! object, with the exit code of the process. The examples of the documentation are real output:
 //! `UPDATE_JSON=1 cargo nextest run --test it cli_json::examples` writes them.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Stdio, sync::OnceLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::Stdio,
+    sync::OnceLock,
+};
 
 use jiff::Timestamp;
 use rke_operator::{
@@ -44,7 +51,7 @@ const NOWHERE: &str = "\
 cluster_name: a
 nodes:
 - {address: 127.0.0.1, port: 1, user: rke, hostname_override: n1, role: [controlplane, etcd, worker]}
-- {address: 127.0.0.1, port: 1, user: rke, hostname_override: n2, role: [controlplane, etcd, worker]}
+- {address: 127.0.0.2, port: 1, user: rke, hostname_override: n2, role: [controlplane, etcd, worker]}
 network: {plugin: flannel}
 ingress: {provider: none}
 services: {etcd: {snapshot: false}}
@@ -60,9 +67,12 @@ fn validator(row: &Row) -> &'static jsonschema::Validator {
     static ALL: OnceLock<BTreeMap<String, jsonschema::Validator>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
         let mut strict = schema();
+        let mut parts = BTreeSet::new();
+        part_of_others(&strict, &mut parts);
         for (name, definition) in strict["$defs"].as_object_mut().unwrap() {
             let is_type = name.starts_with(|first: char| first.is_ascii_uppercase());
-            if is_type && let Some(definition) = definition.as_object_mut() {
+            let is_whole = is_type && !parts.contains(name);
+            if is_whole && let Some(definition) = definition.as_object_mut() {
                 definition.insert("unevaluatedProperties".to_owned(), false.into());
             }
         }
@@ -75,6 +85,23 @@ fn validator(row: &Row) -> &'static jsonschema::Validator {
         ROWS.iter().map(of).collect()
     });
     &all[&row.definition()]
+}
+
+/// Types whose fields are among those of another object.
+fn part_of_others(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(fields) => {
+            let whole = fields.get("$ref").and_then(Value::as_str);
+            if let Some(whole) = whole.filter(|_| fields.contains_key("properties")) {
+                found.insert(whole.trim_start_matches("#/$defs/").to_owned());
+            }
+            fields
+                .values()
+                .for_each(|field| part_of_others(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| part_of_others(item, found)),
+        _ => {}
+    }
 }
 
 #[track_caller]
@@ -146,8 +173,7 @@ fn each(context: &Context, more: &[&str]) -> BTreeMap<&'static str, Value> {
             assert_eq!(last["result"], "failed", "{}: {ran}", row.command);
             let message = last["message"].as_str().unwrap();
             assert!(!message.is_empty(), "{}: {ran}", row.command);
-            let first = message.split_whitespace().next().unwrap();
-            assert!(ran.stderr.contains(first), "{}: {ran}", row.command);
+            assert!(ran.stderr.contains("error: "), "{}: {ran}", row.command);
             failed.insert(row.command, last);
         }
     }
@@ -234,13 +260,7 @@ fn every_command_without_a_node_that_answers_prints_how_it_ended() {
             "cert info",
         ],
     );
-    for command in [
-        "up",
-        "plan",
-        "etcd snapshot-save",
-        "etcd verify",
-        "etcd defrag",
-    ] {
+    for command in ["up", "plan", "etcd snapshot-save", "etcd defrag"] {
         assert_eq!(
             failed[command]["exitCode"], 2,
             "{command}: {}",
@@ -402,12 +422,20 @@ mod examples {
     #[test]
     fn of_a_run() {
         block_on(async {
-            let wish = of(&[3]);
+            let wish = of(&[]);
             let runner = runner(1);
             let intent = wish.intent();
             let goal = Goal::Up(&intent);
             let plan = runner.would(&goal).await.unwrap();
-            result("plan", &one_of_each(&value(&PlanResult::of(&plan))));
+            let mut shown = value(&PlanResult::of(&plan));
+            let stages = shown["stages"].as_array_mut().unwrap();
+            stages.retain(|stage| stage["queues"][0]["node"].is_string());
+            // What an action holds is not shortened.
+            stages.truncate(1);
+            let queues = stages[0]["queues"].as_array_mut().unwrap();
+            queues.truncate(1);
+            queues[0]["steps"].as_array_mut().unwrap().truncate(1);
+            result("plan", &shown);
             let (_, events) = runner.converge_told(&goal).await;
             // The first step, and the end.
             let step = events
@@ -437,7 +465,10 @@ mod examples {
 
     #[test]
     fn of_clusters() {
-        let object = cli_clusters::healthy("production");
+        let mut object = cli_clusters::healthy("production");
+        object["metadata"]["generation"] = 1.into();
+        object["metadata"]["creationTimestamp"] = "2029-12-31T00:00:00Z".into();
+        object["status"]["lastSurvey"] = "2029-12-31T23:58:00Z".into();
         let cluster = ObservedCluster::read(&object, time("2030-01-01T00:00:00Z"));
         let clusters = vec![cluster];
         result("status --all", &value(&ClusterList { clusters }));

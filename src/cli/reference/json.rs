@@ -25,9 +25,9 @@ With `-o json` stdout has JSON and nothing else; warnings, questions and errors 
 - Nothing is printed for help, and after `kill -9`.
 
 Fields may be added, and so may words where a field has a fixed set of them: ignore what you do not know. Existing fields keep their names,
-types and meanings, except for those that are called *internal* in these tables. Units are part of the names; `bytes` and other numbers
-without one say theirs. Times are RFC 3339. A field is always there, and may be `null`, unless it is *optional*; *of* names the kinds of
-object that have it. `NODE`, `PATH` and `*` in the name of a field stand for any key.
+types and meanings, except for those that are called *internal* in these tables. Times are RFC 3339. A field without an entry under *When*
+is always there, though it may be `null`; *optional* ones may be missing, and *of* names the kinds of object that have the field. `NODE` and
+`PATH` in the name of a field stand for any key. In the examples each list has one item.
 ";
 
 const ENDED: &str = "
@@ -103,9 +103,10 @@ fn fields(page: &mut String, definitions: &Value, schema: &Value) {
     let mut table = Table {
         definitions,
         rows: Vec::new(),
+        explained: Vec::new(),
     };
     table.below(schema, "", "");
-    page.push_str("\n| Field | Type | | Meaning |\n|---|---|---|---|\n");
+    page.push_str("\n| Field | Type | When | Meaning |\n|---|---|---|---|\n");
     for Field {
         path,
         kind,
@@ -127,6 +128,8 @@ struct Field {
 struct Table<'a> {
     definitions: &'a Value,
     rows: Vec<Field>,
+    /// Words whose meanings are in a row already.
+    explained: Vec<&'a Value>,
 }
 
 impl<'a> Table<'a> {
@@ -173,7 +176,11 @@ impl<'a> Table<'a> {
         } else {
             for variant in variants {
                 for (name, field) in properties(variant) {
+                    let at = self.rows.len();
                     self.field(variant, name, field, path, "optional");
+                    if let Some(row) = self.rows.get_mut(at) {
+                        row.meaning = about(variant);
+                    }
                 }
             }
         }
@@ -196,11 +203,30 @@ impl<'a> Table<'a> {
             when: of.to_owned(),
             meaning: meanings.collect::<Vec<_>>().join(" "),
         });
+        // Kinds that have the same field share its row.
+        let mut shared: Vec<(Vec<String>, &'a Value, &'a str, &'a Value)> = Vec::new();
         for variant in variants {
-            let of = format!("of {}", word(variant));
-            for (name, field) in properties(variant).filter(|(name, _)| *name != tag) {
-                self.field(variant, name, field, path, &of);
+            let whole = self.resolved(variant);
+            let of_whole = properties(whole).filter(|_| variant["$ref"].is_string());
+            let of_whole = of_whole.map(|(name, field)| (whole, name, field));
+            let own = properties(variant).filter(|(name, _)| *name != tag);
+            let own = own.map(|(name, field)| (*variant, name, field));
+            let kind = word(variant);
+            for (variant, name, field) in own.chain(of_whole) {
+                let same = shared.iter_mut().find(|(_, other, known, of_other)| {
+                    *known == name
+                        && *of_other == field
+                        && is_required(other, name) == is_required(variant, name)
+                });
+                match same {
+                    Some((words, ..)) => words.push(kind.clone()),
+                    None => shared.push((vec![kind.clone()], variant, name, field)),
+                }
             }
+        }
+        for (words, variant, name, field) in shared {
+            let of = format!("of {}", words.join(", "));
+            self.field(variant, name, field, path, &of);
         }
     }
 
@@ -215,11 +241,13 @@ impl<'a> Table<'a> {
         if meaning.is_empty() {
             meaning = about(self.resolved(field));
         }
-        for (word, about) in words(self.resolved(self.item(field))) {
-            if !about.is_empty() {
+        let of_word = self.resolved(self.item(field));
+        for (word, about) in words(of_word) {
+            if !about.is_empty() && !self.explained.contains(&of_word) {
                 let _ = write!(meaning, " `{word}`: {}", lower(&about));
             }
         }
+        self.explained.push(of_word);
         self.rows.push(Field {
             path: path.clone(),
             kind: self.kind(field),
