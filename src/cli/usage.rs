@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_told_what_is_wrong_with_a_command_line() {
+    fn programs_read_what_is_wrong_with_a_command_line() {
         for (line, ended) in [
             (
                 "up -o json --confg x.yml",

@@ -313,7 +313,7 @@ mod tests {
 
     /// A second type of a name would be `Status2` in the schema.
     #[test]
-    fn each_type_has_a_name_of_its_own_and_none_is_closed() {
+    fn each_type_has_one_name_and_none_is_closed() {
         let schema = schema();
         let definitions = schema["$defs"].as_object().unwrap();
         for name in definitions.keys() {

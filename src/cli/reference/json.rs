@@ -1,5 +1,5 @@
 //! The page about `-o json`: for each command when it prints what, an example, its fields and its exit codes, written from
-//! the [schema](crate::cli::output::schema). Pure.
+//! the [schema](crate::cli::output::schema).
 
 use std::fmt::Write as _;
 
@@ -353,7 +353,7 @@ fn variants(schema: &Value) -> Vec<&Value> {
     schema["oneOf"].as_array().into_iter().flatten().collect()
 }
 
-/// The field by which objects of several kinds are told apart.
+/// The field that distinguishes objects of several kinds.
 fn tag(variants: &[&Value]) -> Option<String> {
     let first = variants.first()?;
     let has = |variant: &Value, name: &str| variant["properties"][name]["const"].is_string();
