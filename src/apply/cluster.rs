@@ -230,7 +230,7 @@ pub(super) async fn await_node_ready(
         }
         cause = match workload::crash_on_node(&client, node).await {
             Some(found) => Some(crashes.explain(&client, &found).await),
-            None => None,
+            None => workload::pulling(&client, "kube-system", Some(node)).await,
         };
         let overdue = pulled.idle >= NODE_PATIENCE;
         if overdue && cause.is_none() {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{Stream, StreamExt, future::join_all, stream::BoxStream};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -24,6 +24,7 @@ use super::{
     WorkloadError,
     available::{Lack, waiting_for},
     crash::Crashes,
+    pulls::pulling,
     read::fact,
 };
 use crate::{
@@ -43,6 +44,9 @@ pub enum Waited {
 /// Is told what is waited for, and how often that was looked at. Who waits no longer drops the
 /// future: every wait only watches.
 pub type Waiting<'a> = &'a (dyn Fn(String, u64) + Send + Sync);
+
+/// How often it is looked whether a pod waits for its image: no change of the pod says so.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether anything is left.
 const EVERY: Duration = Duration::from_secs(1);
@@ -122,7 +126,8 @@ async fn node(
         };
         Some(Lack::Pods(format!("node `{name}`: {missing}"), None))
     });
-    match until(client, seen, format!("node `{name}`"), patience, waiting).await {
+    let subject = format!("node `{name}`");
+    match until((client, &[]), seen, subject, patience, waiting).await {
         Waited::Ready => Ok(()),
         Waited::StillWaiting(waiting_for) => Err(WorkloadError::Overdue {
             waiting_for,
@@ -146,7 +151,7 @@ pub async fn await_workloads(
         .collect();
     let mut changes = Vec::new();
     let mut stores = Vec::new();
-    for namespace in namespaces {
+    for namespace in &namespaces {
         let (daemon_sets, one) = follow::<DaemonSet>(client, namespace);
         let (deployments, two) = follow::<Deployment>(client, namespace);
         let (pods, three) = follow::<Pod>(client, namespace);
@@ -168,7 +173,9 @@ pub async fn await_workloads(
         waiting_for(workloads, silent, &daemon_sets, &deployments, &pods)
     });
     let first = workloads.first().map(ObjectRef::to_string);
-    until(client, seen, first.unwrap_or_default(), patience, waiting).await
+    let namespaces: Vec<&str> = namespaces.into_iter().collect();
+    let places = (client, namespaces.as_slice());
+    until(places, seen, first.unwrap_or_default(), patience, waiting).await
 }
 
 /// A local copy of the objects of one kind, and its changes.
@@ -198,9 +205,10 @@ where
 }
 
 /// Follows `seen` until it says that nothing is missing, or time is up: a container that keeps exiting takes
-/// no longer than it takes to see that it does, and a pod that no node takes not all of the time.
+/// no longer than it takes to see that it does, and a pod that no node takes not all of the time. In the namespaces it
+/// is looked for images that pods wait for.
 async fn until(
-    client: &Client,
+    (client, namespaces): (&Client, &[&str]),
     seen: impl Stream<Item = Option<Lack>> + Send,
     subject: String,
     patience: Duration,
@@ -215,7 +223,7 @@ async fn until(
     waiting(missing.clone(), tries);
     loop {
         let end = without_place.map_or(deadline, |since| deadline.min(since + PLACE_PATIENCE));
-        match timeout_at(end, seen.next()).await {
+        match timeout_at(end.min(Instant::now() + LOOK), seen.next()).await {
             Ok(Some(None)) => return Waited::Ready,
             Ok(Some(Some(Lack::Nodes(now)))) => return Waited::StillWaiting(now),
             Ok(Some(Some(Lack::Place(now)))) => {
@@ -235,6 +243,14 @@ async fn until(
                     return Waited::StillWaiting(missing);
                 }
                 waiting(missing.clone(), tries);
+            }
+            Err(_) if Instant::now() < end => {
+                let looks = namespaces.iter().map(|one| pulling(client, one, None));
+                let pulled = join_all(looks).await.into_iter().flatten().next();
+                if let Some(pulled) = pulled {
+                    tries += 1;
+                    waiting(format!("{missing}; {pulled}"), tries);
+                }
             }
             Ok(None) | Err(_) => return Waited::StillWaiting(missing),
         }

@@ -61,7 +61,12 @@ fn a_slow_registry_a_long_line_and_a_link_that_drops_are_waited_for_and_named() 
     .well();
     tell(&up.stderr);
     tell(&format!("took {:?}", begun.elapsed()));
-    assert!(site.is_ready());
+    for why in [" MB of ", "is pulling `"] {
+        assert!(up.stderr.contains(why), "{why}: {up:?}");
+    }
+    let server = format!("--server=https://{}:6443", node.address());
+    let ready = site.kubectl(&["wait", "node/n1", "--for=condition=Ready", &server]);
+    assert_eq!(ready.status, 0, "{ready:?}");
 
     let again = site.run(&["up", "--accept-new-host-keys"]).well();
     assert!(again.stderr.contains("nothing to do"), "{again:?}");
