@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Fault, Lab, LabSpec, Node, NodeSpec, NodeState, Profile, Store};
+use lab::{Fault, Lab, LabSpec, Node, NodeSpec, NodeState, Profile, Store, Suite};
 
 /// How long a node may take until its user can log in.
 const SOON: Duration = Duration::from_secs(60);
@@ -211,6 +211,7 @@ fn nodes_are_servers_set_up_as_their_profiles_say() {
     spec.nodes.push(NodeSpec {
         name: "plain".to_owned(),
         profile: Profile::Plain,
+        suite: Suite::default(),
         disk,
     });
     let lab = up(&spec);

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LabError,
+    LabError, Suite,
     cache::{self, make_dir},
     command::Run,
     e2e,
@@ -45,6 +45,9 @@ const KUBEADM: &str = "kubeadm";
 pub(crate) const CONTAINERD: &str = "containerd";
 pub(crate) const S3: &str = "s3";
 const OLD_CLIENT: &str = "old-client";
+
+/// The recipe of nodes, of which there is an image for each release of Debian.
+pub(crate) const NODE: &str = "node";
 
 /// An image in the cache: a folder with what `docker save` would write into an archive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -267,6 +270,11 @@ impl Store {
         self.numbered(program, "[1/1]", log)
     }
 
+    /// Gives the image of nodes that run that release of Debian in the same way.
+    pub(crate) fn node(&self, suite: Suite, log: &mut dyn Write) -> Result<Image, LabError> {
+        self.made(&Recipe::of(NODE)?.on(suite), suite.name(), log)
+    }
+
     fn numbered(&self, program: &str, place: &str, log: &mut dyn Write) -> Result<Image, LabError> {
         self.made(&Recipe::of(program)?, place, log)
     }
@@ -351,8 +359,10 @@ fn rare() -> Result<Vec<String>, LabError> {
     let asked_for = [KUBEADM, CONTAINERD, S3, OLD_CLIENT]
         .into_iter()
         .chain(e2e::recipes());
+    let nodes = Suite::ALL.map(|suite| Ok(Recipe::of(NODE)?.on(suite)));
     asked_for
         .map(Recipe::of)
+        .chain(nodes)
         .chain(release::recipes()?.into_iter().map(Ok))
         .map(|recipe| {
             let recipe = recipe?;

@@ -5,7 +5,7 @@
 //! made takes it down.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Host, Image, Images, KUBERNETES_VERSION, LABEL, LabError, Node, Profile, Registry, Store,
+    Suite,
     cache::{self, make_dir},
     command::Run,
     image, overlay,
@@ -51,6 +52,9 @@ pub struct NodeSpec {
     pub name: String,
     /// How it is set up.
     pub profile: Profile,
+    /// The release of Debian that it runs.
+    #[serde(default)]
+    pub suite: Suite,
     /// The size of its disk in bytes.
     pub disk: u64,
 }
@@ -90,10 +94,17 @@ impl LabSpec {
 
     /// Adds a node with a disk of the usual size.
     #[must_use]
-    pub fn node(mut self, name: &str, profile: Profile) -> Self {
+    pub fn node(self, name: &str, profile: Profile) -> Self {
+        self.node_of(Suite::default(), name, profile)
+    }
+
+    /// Adds a node that runs that release of Debian, with a disk of the usual size.
+    #[must_use]
+    pub fn node_of(mut self, suite: Suite, name: &str, profile: Profile) -> Self {
         self.nodes.push(NodeSpec {
             name: name.to_owned(),
             profile,
+            suite,
             disk: DISK,
         });
         self
@@ -101,8 +112,8 @@ impl LabSpec {
 }
 
 impl LabSpec {
-    /// The images of other releases and of Kubernetes' tests, and those whose programs replace a node's own;
-    /// built if the cache lacks them.
+    /// The images of other releases and of Kubernetes' tests, those of nodes with another Debian, and those whose
+    /// programs replace a node's own; built if the cache lacks them.
     fn rare_images(&self, log: &mut dyn Write) -> Result<Rare, LabError> {
         let store = Store::from_environment();
         let programs: BTreeSet<&str> = self
@@ -110,6 +121,7 @@ impl LabSpec {
             .iter()
             .filter_map(|node| node.profile.programs())
             .collect();
+        let suites: BTreeSet<Suite> = self.nodes.iter().map(|node| node.suite).collect();
         let mut stocked = Vec::new();
         for release in &self.releases {
             stocked.push(store.release(release, log)?);
@@ -119,6 +131,10 @@ impl LabSpec {
         }
         Ok(Rare {
             stocked,
+            nodes: suites
+                .into_iter()
+                .map(|suite| Ok((suite, store.node(suite, log)?)))
+                .collect::<Result<_, LabError>>()?,
             programs: programs
                 .into_iter()
                 .map(|program| store.image(program, log))
@@ -131,16 +147,22 @@ impl LabSpec {
 struct Rare {
     /// For the registry.
     stocked: Vec<Images>,
+    /// Of nodes, by the release of Debian that they run.
+    nodes: BTreeMap<Suite, Image>,
     /// For nodes.
     programs: Vec<Image>,
 }
 
 impl Rare {
     /// What a node is made of.
-    fn parts_of<'a>(&'a self, node: &Node, images: &'a Images) -> Result<Vec<&'a Image>, LabError> {
+    fn parts_of(&self, node: &Node) -> Vec<&Image> {
         let programs = self.programs.iter();
         let own = programs.filter(|image| node.profile().programs() == Some(&image.program));
-        Ok([images.program("node")?].into_iter().chain(own).collect())
+        self.nodes
+            .get(&node.suite())
+            .into_iter()
+            .chain(own)
+            .collect()
     }
 }
 
@@ -210,14 +232,17 @@ impl Lab {
     /// returns when every node has started.
     pub fn up(spec: &LabSpec, log: &mut dyn Write) -> Result<Self, LabError> {
         check_names(spec)?;
+        for node in &spec.nodes {
+            node.suite.check()?;
+        }
         let host = Host::prepare(log)?;
         let images = image::images(log)?;
         let rare = spec.rare_images(log)?;
         Self::sweep(Sweep::Abandoned)?;
         take_down(&spec.name)?;
 
-        for own in ["node", "registry"] {
-            images.program(own)?.load_here()?;
+        for image in rare.nodes.values().chain([images.program("registry")?]) {
+            image.load_here()?;
         }
         // From here on the folder says whose it is, so that an interruption leaves nothing unknown.
         let dir = folder(&spec.name);
@@ -242,7 +267,7 @@ impl Lab {
         }
         lab.start_registry(images.program("registry")?)?;
         for node in &lab.nodes {
-            let parts = rare.parts_of(node, &images)?;
+            let parts = rare.parts_of(node);
             node.make(&lab.name, host, &parts, &lab.registry)?;
         }
         for node in &lab.nodes {
@@ -275,13 +300,13 @@ impl Lab {
     /// host keys, which nobody knows before [`Self::learn_host_keys`].
     pub fn reinstall(&self, name: &str, log: &mut dyn Write) -> Result<(), LabError> {
         let node = self.find(name)?;
-        let (host, images) = (Host::prepare(log)?, image::images(log)?);
+        let host = Host::prepare(log)?;
         let rare = State::read(&self.dir)?.spec.rare_images(log)?;
         remove_container(node.container())?;
         remove_volume(node.container())?;
         cache::remove_dir(&node.dir)?;
         node.make_host_keys()?;
-        let parts = rare.parts_of(node, &images)?;
+        let parts = rare.parts_of(node);
         node.make(&self.name, host, &parts, &self.registry)?;
         node.wait_started(START).map(drop)
     }

@@ -5,6 +5,8 @@
 //! the product runs are built from source under their published names, kept in a cache outside the
 //! repository, and served by a registry that the nodes use as their mirror, so pulls are pulls.
 //!
+//! Nodes run Debian 13; others run the release that their lab asks for ([`LabSpec::node_of`]).
+//!
 //! A lab's registry has the images of one release of Kubernetes; others are built when a lab asks for
 //! them ([`LabSpec::release`]). What goes wrong with servers and networks can be done to nodes, and
 //! undone ([`Fault`], [`Node::cut_from`], [`Lab::heal`]). Kubernetes' own tests can be run against a
@@ -45,6 +47,7 @@ mod registry;
 mod release;
 mod s3;
 mod subnet;
+mod suite;
 
 pub use command::Output;
 pub use conformance::Conformance;
@@ -62,6 +65,7 @@ pub use overlay::merge;
 pub use profile::Profile;
 pub use registry::Registry;
 pub use s3::S3;
+pub use suite::Suite;
 
 /// The label that everything a lab makes in the machine's Docker bears; its value is the lab's name.
 pub const LABEL: &str = "io.rke.lab";

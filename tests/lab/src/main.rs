@@ -7,7 +7,9 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use lab::{Conformance, Fault, Host, Lab, LabError, LabSpec, Node, Profile, S3, Store, Sweep};
+use lab::{
+    Conformance, Fault, Host, Lab, LabError, LabSpec, Node, Profile, S3, Store, Suite, Sweep,
+};
 
 /// What a node is by default.
 const ALL_ROLES: &str = "controlplane,etcd,worker";
@@ -35,6 +37,9 @@ enum Command {
         /// Set one node up in another way, as in n2=cri-off.
         #[arg(long = "node", value_name = "NODE=PROFILE", value_parser = assignment)]
         exceptions: Vec<(String, Profile)>,
+        /// Which release of Debian they run.
+        #[arg(long, default_value = "trixie", value_name = "RELEASE")]
+        debian: Suite,
         /// Have the images of another release of Kubernetes too, as in v1.33.13.
         #[arg(long = "release", value_name = "VERSION")]
         releases: Vec<String>,
@@ -193,10 +198,12 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             nodes,
             profile,
             exceptions,
+            debian,
             releases,
             e2e,
         } => {
-            up(&name, nodes, profile, &exceptions, &releases, e2e)?;
+            let spec = stocked(&name, &releases, e2e);
+            up(spec, nodes, profile, debian, &exceptions)?;
         }
         Command::Status => status()?,
         Command::Ssh {
@@ -346,24 +353,25 @@ fn config(name: &str, rke_defaults: bool, nodes: &[String]) -> Result<String, La
     }
 }
 
+/// A lab without nodes, with these images.
+fn stocked(name: &str, releases: &[String], e2e: bool) -> LabSpec {
+    let spec = LabSpec::new(name);
+    let spec = if e2e { spec.e2e() } else { spec };
+    let releases = releases.iter();
+    releases.fold(spec, |spec, release| spec.release(release))
+}
+
 fn up(
-    name: &str,
+    mut spec: LabSpec,
     nodes: u8,
     profile: Profile,
+    debian: Suite,
     exceptions: &[(String, Profile)],
-    releases: &[String],
-    e2e: bool,
 ) -> Result<(), LabError> {
-    let mut spec = LabSpec::new(name);
-    if e2e {
-        spec = spec.e2e();
-    }
-    for release in releases {
-        spec = spec.release(release);
-    }
     for node in (1..=nodes).map(|number| format!("n{number}")) {
         let exception = exceptions.iter().find(|(name, _)| *name == node);
-        spec = spec.node(&node, exception.map_or(profile, |(_, profile)| *profile));
+        let profile = exception.map_or(profile, |(_, profile)| *profile);
+        spec = spec.node_of(debian, &node, profile);
     }
     if let Some((node, _)) = exceptions
         .iter()
@@ -405,8 +413,9 @@ fn show(lab: &Lab) -> Result<(), LabError> {
     ));
     for node in lab.nodes() {
         let (state, profile) = (node.state()?.name(), node.profile().name());
+        let debian = node.suite().name();
         say(format_args!(
-            "  {:<8} {:<15} {profile:<14} {state}",
+            "  {:<8} {:<15} {profile:<14} {debian:<8} {state}",
             node.name(),
             node.address()
         ));

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Image, Images, KUBERNETES_VERSION, LABEL, LabError, Output, Profile,
+    Image, Images, KUBERNETES_VERSION, LABEL, LabError, Output, Profile, Suite,
     cache::{self, make_dir},
     command::Run,
     host::Host,
@@ -107,6 +107,11 @@ impl Node {
     /// Its profile.
     pub fn profile(&self) -> Profile {
         self.spec.profile
+    }
+
+    /// The release of Debian that it runs.
+    pub fn suite(&self) -> Suite {
+        self.spec.suite
     }
 
     /// Its address, the same for its whole life.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Image, LABEL, LabError,
+    Image, LABEL, LabError, Suite,
     cache::{self, make_dir},
     command::Run,
     image::Archive,
@@ -60,6 +60,9 @@ pub(crate) struct Recipe {
     /// A folder whose files take the place of the recipe's own.
     #[serde(skip)]
     over: Option<PathBuf>,
+    /// The release of Debian that it stands on, where the recipe is not for that one.
+    #[serde(skip)]
+    suite: Option<Suite>,
 }
 
 /// The folder of the recipes: beside this crate's source.
@@ -84,6 +87,18 @@ impl Recipe {
             version,
             names: vec![name],
             over,
+            ..self
+        }
+    }
+
+    /// The same on another release of Debian: an image of its own.
+    pub(crate) fn on(self, suite: Suite) -> Self {
+        if suite == Suite::default() {
+            return self;
+        }
+        Self {
+            version: suite.version().to_owned(),
+            suite: Some(suite),
             ..self
         }
     }
@@ -190,6 +205,9 @@ impl Recipe {
         if self.over.is_some() {
             parts.push(format!("{} {}", self.version, self.names.join(" ")));
         }
+        if let Some(suite) = self.suite {
+            parts.push(suite.name().to_owned());
+        }
         Ok(hash(&parts))
     }
 
@@ -214,6 +232,7 @@ impl Recipe {
         .env("VERSION", &self.version)
         .env("GOFLAGS", "-mod=readonly -trimpath -buildvcs=false")
         .env("GOWORK", "off")
+        .env("SUITE", self.suite.unwrap_or_default().name())
         .logged(log)?;
         let layer = image.join("layer.tar");
         Run::new(format!("cannot pack {}", self.program), "tar")

@@ -4,7 +4,12 @@ set -eu
 rootfs=$1
 . ../debian.sh
 
-packages=systemd,systemd-sysv,dbus,udev,openssh-server,sudo,docker.io,docker-cli,iptables,nftables
+packages=systemd,systemd-sysv,dbus,udev,openssh-server,sudo,docker.io,iptables,nftables
+case ${SUITE:-trixie} in
+# The command line came with docker.io then.
+bullseye | bookworm) ;;
+*) packages=$packages,docker-cli ;;
+esac
 packages=$packages,ipset,iproute2,iputils-ping,procps,kmod,mount,socat,conntrack,ethtool,curl,jq
 debian "$rootfs" minbase "$packages,ca-certificates"
 cp -R files/. "$rootfs/"
