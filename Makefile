@@ -44,7 +44,7 @@ test: ## Everything: units, properties, fakes, the command line, documentation, 
 test-ha: ## What takes long on several real nodes: a cluster that is broken in many ways, with a table
 	@tests/ha.sh
 
-test-versions: ## Releases of Kubernetes, each on a real node, and one cluster through them: ONLY=1_33 for one
+test-versions: ## Releases of Kubernetes and of Debian, each on a real node, and one cluster through them: ONLY=1_33, ONLY=distributions
 	@tests/versions.sh $(ONLY)
 
 test-replaced: ## An earlier operator makes clusters, this one takes its place: make test-replaced FROM=<commit>

@@ -92,7 +92,7 @@ fi
 
 # Left out on purpose, so it is said and not counted.
 left() { cargo nextest list --workspace --locked --profile "$1" --message-format oneline 2>/dev/null | wc -l; }
-echo "== versions: $(left versions) tests of other releases of Kubernetes left out: make test-versions runs them"
+echo "== versions: $(left versions) tests of other releases of Kubernetes and of Debian left out: make test-versions runs them"
 echo "== ha: $(left ha) long tests of several nodes left out: make test-ha runs them"
 echo "== soak-pods, replaced, hints: pods killed at random, an earlier operator replaced, how fast faults are noticed, left out: make soak-pods, test-replaced, bench-hints"
 echo "== soak-ha: everything that is done to a cluster while everything goes wrong left out: make soak-ha goes on with it"

@@ -82,6 +82,7 @@ mod lab_charts;
 mod lab_cri;
 mod lab_deploy;
 mod lab_disk;
+mod lab_distributions;
 mod lab_doctor;
 mod lab_encryption;
 mod lab_etcd;

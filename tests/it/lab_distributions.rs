@@ -1,0 +1,130 @@
+//! Nodes of several releases of Debian, each with the Docker, containerd and systemd of its packages: `doctor` finds
+//! nothing, a cluster is made, left alone and removed, and nothing is left. `make test-versions ONLY=distributions` runs
+//! these, for the images of their nodes take minutes to build.
+
+use std::time::Instant;
+
+use lab::{LabSpec, Profile, Suite};
+
+use crate::{
+    lab_many::{ALL, WORKER},
+    lab_remove::ALLOWED,
+    real::{Site, snapshot, tell},
+};
+
+const HEALTHY: &str = "every node answers, and nothing prevents `up`";
+
+/// How people set a server up that runs it: Debian 11 has a containerd that is too old.
+fn profile(suite: Suite) -> Profile {
+    match suite {
+        Suite::Bullseye => Profile::Containerd2,
+        Suite::Bookworm | Suite::Trixie | Suite::Forky => Profile::Plain,
+    }
+}
+
+/// Says so where no node of it can start on this machine.
+fn starts_here(suite: Suite) -> bool {
+    match suite.missing_here() {
+        Some(why) => {
+            tell(&format!("{} was not tried: {why}", suite.name()));
+            false
+        }
+        None => true,
+    }
+}
+
+/// Nothing prevents `up`, and there is no warning. How fast the disk is here does not matter.
+#[track_caller]
+fn is_healthy(site: &Site) {
+    let run = site.run(&["doctor", "--no-write"]).well();
+    tell(&run.stdout);
+    let last = run.stdout.trim_end().lines().last();
+    assert_eq!(last, Some(HEALTHY), "{run:?}");
+}
+
+/// From a server of that release to a cluster and back.
+fn is_a_node_and_a_server_again(suite: Suite) {
+    if !starts_here(suite) {
+        return;
+    }
+    let name = format!("on-{}", suite.name());
+    let site = Site::of(&LabSpec::own(&name).node_of(suite, "n1", profile(suite)));
+    // What iptables makes when it is first used is there before, too.
+    site.node()
+        .sh("iptables -w -L >/dev/null")
+        .expect("iptables");
+    let before = snapshot::take(site.node());
+    is_healthy(&site);
+    snapshot::unchanged(site.node(), &before, &[]);
+
+    let begun = Instant::now();
+    site.run(&["up", "--yes"]).well();
+    tell(&format!(
+        "up on {}: {:.1} s",
+        suite.name(),
+        begun.elapsed().as_secs_f64()
+    ));
+    assert!(site.is_ready());
+    site.has_nothing_to_do();
+    let containers = site.containers();
+    let again = site.run(&["up"]).well();
+    assert!(again.stderr.contains("nothing to do"), "{again:?}");
+    assert_eq!(site.containers(), containers);
+    // The disk is measured once more, next to a member of etcd; its port is in use by now.
+    let run = site.run(&["doctor"]);
+    tell(&run.stdout);
+    assert_eq!(run.status, 0, "{run:?}");
+
+    site.run(&["remove", "--force"]).well();
+    snapshot::unchanged(site.node(), &before, ALLOWED);
+}
+
+#[test]
+fn debian_11_with_a_newer_containerd() {
+    is_a_node_and_a_server_again(Suite::Bullseye);
+}
+
+#[test]
+fn debian_12() {
+    is_a_node_and_a_server_again(Suite::Bookworm);
+}
+
+#[test]
+fn debian_13() {
+    is_a_node_and_a_server_again(Suite::Trixie);
+}
+
+#[test]
+fn debian_14() {
+    is_a_node_and_a_server_again(Suite::Forky);
+}
+
+/// Also between them: long packets, and datagrams to a port that nothing listens on.
+#[test]
+fn doctor_finds_nothing_on_nodes_of_different_releases() {
+    let suites: Vec<Suite> = Suite::ALL
+        .into_iter()
+        .filter(|suite| starts_here(*suite))
+        .collect();
+    assert!(suites.len() >= 3, "{suites:?}");
+    let names: Vec<String> = (1..=suites.len())
+        .map(|number| format!("n{number}"))
+        .collect();
+    let nodes = || names.iter().zip(&suites);
+    let spec = nodes().fold(LabSpec::own("releases"), |spec, (name, suite)| {
+        spec.node_of(*suite, name, profile(*suite))
+    });
+    let site = Site::of(&spec);
+    let roles = names.iter().enumerate().map(|(index, name)| {
+        let roles = if index == 0 { ALL } else { WORKER };
+        (name.as_str(), roles)
+    });
+    site.names(&roles.collect::<Vec<_>>());
+    let begun = Instant::now();
+    is_healthy(&site);
+    tell(&format!(
+        "doctor of {} nodes: {:.1} s",
+        names.len(),
+        begun.elapsed().as_secs_f64()
+    ));
+}
