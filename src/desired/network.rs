@@ -155,8 +155,8 @@ fn packets(network: &Network) -> Option<PodPackets> {
 /// How many ports of others a node tries: those of a very large cluster are alike.
 const TRIED: usize = 100;
 
-/// The TCP ports that each node must reach on other nodes, for the pairs with a new node. UDP and IP in IP are checked
-/// later, by the traffic of pods.
+/// The TCP ports that each node must reach on other nodes, for the pairs with a new node. UDP is tried by
+/// `doctor`, and IP in IP later, by the traffic of pods.
 pub fn peers(
     intent: &Intent,
     is_new: impl Fn(&NodeName) -> bool,

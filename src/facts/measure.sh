@@ -1,5 +1,5 @@
-# Measures what a survey does not tell: how long the disk takes for what etcd writes, and how long packets to other
-# nodes may be. Each argument is `kind=word`. Nothing is left on the node: the one file that is written has no name.
+# Measures what a survey does not tell: how long the disk takes for what etcd writes, how long packets to other nodes
+# may be, and whether datagrams arrive there. Each argument is `kind=word`. Nothing is left on the node: the one file that is written has no name.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 LC_ALL=C
 export PATH LC_ALL
@@ -50,4 +50,19 @@ try_packets() {
 }
 # shellcheck disable=SC2086 # Each is a word.
 try_packets $packets
+
+# UDP ports that something listens on: the kernel too, for a tunnel. It takes datagrams without an answer.
+echo @@taken
+taken() {
+  hex=$(printf '%04X' "$1")
+  grep -qsi "^ *[0-9]*: [0-9A-F]*:$hex " /proc/net/udp /proc/net/udp6 && echo "$1"
+}
+each port taken "$@"
+
+echo @@unanswered
+peers=
+add_peer() { peers="$peers $1"; }
+each datagram add_peer "$@"
+# shellcheck disable=SC2086 # Each is a word.
+datagrams 5 node $peers
 echo @@end

@@ -7,11 +7,25 @@ use std::{
     time::Duration,
 };
 
-use super::{Unreachable, system::sections};
-use crate::model::RegistryLogin;
+use super::{
+    Barrier, Unreachable,
+    system::{sections, unreached},
+};
+use crate::model::{NodeName, PeerPort, RegistryLogin};
 
 /// The script: unprivileged, one round trip. It writes where [`MeasureRequest::disk`] says so.
-pub const SCRIPT: &str = concat!(include_str!("each.sh"), include_str!("measure.sh"));
+pub const SCRIPT: &str = concat!(
+    include_str!("each.sh"),
+    include_str!("udp.sh"),
+    include_str!("measure.sh")
+);
+
+/// The script for a [`ProofRequest`]: unprivileged, about 8 s.
+pub const PROOF: &str = concat!(
+    include_str!("each.sh"),
+    include_str!("udp.sh"),
+    include_str!("prove.sh")
+);
 
 /// What is measured on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +34,10 @@ pub struct MeasureRequest {
     pub disk: Option<&'static str>,
     /// Addresses of other nodes, and how long packets to them are, in bytes.
     pub packets: BTreeMap<IpAddr, u32>,
+    /// UDP ports of other nodes that datagrams are sent to, and whose they are.
+    pub datagrams: BTreeMap<PeerPort, NodeName>,
+    /// UDP ports of this node that others send datagrams to.
+    pub ports: BTreeSet<u16>,
     /// Images that the node's Docker asks their registries for, with the login for each.
     pub images: BTreeMap<String, Option<RegistryLogin>>,
 }
@@ -30,7 +48,10 @@ impl MeasureRequest {
         let packets = self.packets.iter();
         let packets = packets.map(|(address, bytes)| format!("packets={address}/{bytes}"));
         let disk = self.disk.iter().map(|folder| format!("disk={folder}"));
-        disk.chain(packets).collect()
+        let datagrams = self.datagrams.keys();
+        let datagrams = datagrams.map(|peer| format!("datagram={peer}"));
+        let ports = self.ports.iter().map(|port| format!("port={port}"));
+        disk.chain(packets).chain(datagrams).chain(ports).collect()
     }
 }
 
@@ -43,6 +64,10 @@ pub struct Measured {
     pub disk: DiskSpeed,
     /// Packets that were lost because they are too long.
     pub lost: BTreeSet<LostPackets>,
+    /// UDP ports of other nodes from which nothing came back.
+    pub unanswered: BTreeSet<Unanswered>,
+    /// Those of [`MeasureRequest::ports`] that something listens on: it need not answer.
+    pub taken: BTreeSet<u16>,
     /// Images that a registry does not give out, and why.
     pub refused: BTreeMap<String, Unreachable>,
     /// Why part of it is not known.
@@ -72,6 +97,17 @@ pub struct LostPackets {
     pub fits: Option<u32>,
 }
 
+/// A UDP port of another node from which nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unanswered {
+    /// Which.
+    pub peer: PeerPort,
+    /// What stands between.
+    pub how: Barrier,
+    /// Datagrams do not arrive. Otherwise only their answers are missing, which a kernel need not send.
+    pub proven: bool,
+}
+
 impl Measured {
     /// What [`SCRIPT`] printed. `None` when it was cut off.
     pub fn parse(output: &str) -> Option<Self> {
@@ -84,6 +120,10 @@ impl Measured {
         Some(Self {
             disk: disk(lines("disk")),
             lost: lines("packets").filter_map(lost).collect(),
+            unanswered: lines("unanswered").filter_map(unanswered).collect(),
+            taken: lines("taken")
+                .filter_map(|line| line.parse().ok())
+                .collect(),
             ..Self::default()
         })
     }
@@ -99,6 +139,139 @@ fn disk<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> DiskSpeed {
     let place = (took.len() * 99).div_ceil(100).saturating_sub(1);
     took.get(place)
         .map_or(DiskSpeed::Unknown, |slow| DiskSpeed::Writes(*slow))
+}
+
+/// `192.0.2.7/8472 silent`.
+fn unanswered(line: &str) -> Option<Unanswered> {
+    let found = unreached(line)?;
+    Some(Unanswered {
+        peer: found.peer,
+        how: found.how,
+        proven: found.how != Barrier::Silent,
+    })
+}
+
+/// What a node does to prove whether datagrams arrive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProofRequest {
+    /// UDP ports that a program listens on meanwhile.
+    pub listens: BTreeSet<u16>,
+    /// UDP ports of other nodes that it sends datagrams to.
+    pub sends: BTreeSet<PeerPort>,
+}
+
+impl ProofRequest {
+    /// The arguments of [`PROOF`] on this node.
+    pub fn arguments(&self, name: &NodeName) -> Vec<String> {
+        let listens = self.listens.iter().map(|port| format!("listen={port}"));
+        let sends = self.sends.iter().map(|peer| format!("datagram={peer}"));
+        let name = std::iter::once(format!("name={name}"));
+        name.chain(listens).chain(sends).collect()
+    }
+}
+
+/// What a node printed for a [`ProofRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// The ports that a program listened on, and the nodes that it heard there.
+    pub heard: BTreeMap<u16, BTreeSet<NodeName>>,
+    /// As [`Measured::unanswered`], while programs listened.
+    pub unanswered: BTreeSet<Unanswered>,
+}
+
+impl Proof {
+    /// What [`PROOF`] printed. `None` when it was cut off.
+    pub fn parse(output: &str) -> Option<Self> {
+        let sections = sections(output);
+        sections.get("end")?;
+        let lines = |name: &str| sections.get(name).map_or("", String::as_str).lines();
+        let mut heard: BTreeMap<u16, BTreeSet<NodeName>> = BTreeMap::new();
+        for line in lines("heard") {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let Some(port) = words.first().and_then(|port| port.parse().ok()) else {
+                continue;
+            };
+            let names = heard.entry(port).or_default();
+            if let [_, "heard", name] = words.as_slice() {
+                names.insert((*name).into());
+            }
+        }
+        Some(Self {
+            heard,
+            unanswered: lines("unanswered").filter_map(unanswered).collect(),
+        })
+    }
+}
+
+/// What has to be proven, by node: each silence of a port that nothing listens on, as far as is known.
+pub fn proofs(
+    requests: &BTreeMap<NodeName, MeasureRequest>,
+    measured: &BTreeMap<NodeName, Measured>,
+) -> BTreeMap<NodeName, ProofRequest> {
+    let mut proofs: BTreeMap<NodeName, ProofRequest> = BTreeMap::new();
+    for (from, found) in measured {
+        for silent in found.unanswered.iter().filter(|it| !it.proven) {
+            let port = silent.peer.port;
+            let to = requests
+                .get(from)
+                .and_then(|request| request.datagrams.get(&silent.peer));
+            let Some(to) = to.filter(|to| is_free(measured, to, port)) else {
+                continue;
+            };
+            let sender = proofs.entry(from.clone()).or_default();
+            sender.sends.insert(silent.peer.clone());
+            proofs.entry(to.clone()).or_default().listens.insert(port);
+        }
+    }
+    proofs
+}
+
+/// The node was measured, and nothing listens on that UDP port.
+fn is_free(measured: &BTreeMap<NodeName, Measured>, node: &NodeName, port: u16) -> bool {
+    measured
+        .get(node)
+        .is_some_and(|its| its.untold.is_none() && !its.taken.contains(&port))
+}
+
+/// Adds what was proven to what was measured. Where a datagram arrived or an answer came there is no silence, and none
+/// counts where something listens on the port.
+pub fn proven(
+    requests: &BTreeMap<NodeName, MeasureRequest>,
+    measured: &mut BTreeMap<NodeName, Measured>,
+    proofs: &BTreeMap<NodeName, Proof>,
+) {
+    let mut all: BTreeMap<NodeName, BTreeSet<Unanswered>> = BTreeMap::new();
+    for (from, found) in measured.iter() {
+        let whose = requests.get(from).map(|request| &request.datagrams);
+        let stays = |it: &Unanswered| {
+            let to = whose.and_then(|whose| whose.get(&it.peer))?;
+            if it.proven {
+                return Some(it.clone());
+            }
+            if !is_free(measured, to, it.peer.port) {
+                return None;
+            }
+            let Some(again) = proofs.get(from) else {
+                return Some(it.clone());
+            };
+            let again = again.unanswered.iter().find(|now| now.peer == it.peer)?;
+            let heard = proofs
+                .get(to)
+                .and_then(|proof| proof.heard.get(&it.peer.port));
+            match heard {
+                Some(heard) if heard.contains(from) => None,
+                heard => Some(Unanswered {
+                    proven: again.proven || heard.is_some(),
+                    ..again.clone()
+                }),
+            }
+        };
+        let stay: BTreeSet<Unanswered> = found.unanswered.iter().filter_map(stays).collect();
+        all.insert(from.clone(), stay);
+    }
+    for (from, found) in measured.iter_mut() {
+        found.unanswered = all.remove(from).unwrap_or_default();
+    }
 }
 
 /// `192.0.2.7/1500 1400`.
@@ -178,6 +351,120 @@ mod tests {
         assert_eq!(speed(0), DiskSpeed::Writes(Duration::from_millis(1)));
         assert_eq!(speed(1), DiskSpeed::Writes(Duration::from_millis(1)));
         assert_eq!(speed(2), DiskSpeed::Writes(Duration::from_millis(500)));
+    }
+
+    fn peer(address: &str) -> PeerPort {
+        let address = address.to_owned();
+        PeerPort {
+            address,
+            port: 8472,
+        }
+    }
+
+    /// `n1` and `n2` send datagrams to each other.
+    fn two() -> BTreeMap<NodeName, MeasureRequest> {
+        let request = |to: &str, address: &str| MeasureRequest {
+            datagrams: [(peer(address), to.into())].into(),
+            ports: [8472].into(),
+            ..MeasureRequest::default()
+        };
+        let requests = [
+            ("n1".into(), request("n2", "192.0.2.2")),
+            ("n2".into(), request("n1", "192.0.2.1")),
+        ];
+        requests.into()
+    }
+
+    /// What `n1` and `n2` say.
+    fn said(n1: &str, n2: &str) -> BTreeMap<NodeName, Measured> {
+        let measured = |text: &str| Measured::parse(&format!("{text}\n@@end\n")).unwrap();
+        [("n1".into(), measured(n1)), ("n2".into(), measured(n2))].into()
+    }
+
+    const SILENT: &str = "@@unanswered\n192.0.2.2/8472 silent";
+
+    /// What is left of the silence of `n2`'s port after both said that.
+    fn left(n2: &str, again: &str, heard: &str) -> Vec<bool> {
+        let requests = two();
+        let mut measured = said(SILENT, n2);
+        let proof = |text: &str| Proof::parse(&format!("{text}\n@@end\n")).unwrap();
+        let mut proofs = BTreeMap::new();
+        if !proofs_wanted(&requests, &measured).is_empty() {
+            proofs.insert("n1".into(), proof(again));
+            proofs.insert("n2".into(), proof(heard));
+        }
+        proven(&requests, &mut measured, &proofs);
+        let left = measured[&"n1".into()].unanswered.iter();
+        left.map(|it| it.proven).collect()
+    }
+
+    fn proofs_wanted(
+        requests: &BTreeMap<NodeName, MeasureRequest>,
+        measured: &BTreeMap<NodeName, Measured>,
+    ) -> Vec<String> {
+        let proofs = super::proofs(requests, measured).into_iter();
+        let words = |(name, request): (NodeName, ProofRequest)| request.arguments(&name).join(" ");
+        proofs.map(words).collect()
+    }
+
+    #[test]
+    fn a_silent_port_is_listened_on_unless_it_is_in_use() {
+        let wanted = |n1, n2| proofs_wanted(&two(), &said(n1, n2));
+        let both = ["name=n1 datagram=192.0.2.2/8472", "name=n2 listen=8472"];
+        assert_eq!(wanted(SILENT, ""), both);
+        assert_eq!(wanted(SILENT, "@@taken\n8472"), [""; 0]);
+        assert_eq!(wanted("@@unanswered\n192.0.2.2/8472 rejected", ""), [""; 0]);
+    }
+
+    #[test]
+    fn silence_is_proven_by_a_program_that_listens() {
+        let silent = "@@unanswered\n192.0.2.2/8472 silent";
+        let listening = "@@heard\n8472 listening";
+        assert_eq!(left("", silent, listening), [true]);
+        // The node has no program that listens, or it could not.
+        assert_eq!(left("", silent, ""), [false]);
+        // It arrived, and its answer did not come back; or that came, too.
+        let heard = "@@heard\n8472 listening\n8472 heard n1";
+        assert_eq!(left("", silent, heard), [false; 0]);
+        assert_eq!(left("", "", heard), [false; 0]);
+        // Another one was heard.
+        let other = "@@heard\n8472 listening\n8472 heard n3";
+        assert_eq!(left("", silent, other), [true]);
+        // A tunnel has it, which answers nothing.
+        assert_eq!(left("@@taken\n8472", silent, listening), [false; 0]);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_proven_at_once() {
+        let mut measured = said("@@unanswered\n192.0.2.2/8472 forbidden", "");
+        proven(&two(), &mut measured, &BTreeMap::new());
+        let found = measured[&"n1".into()].unanswered.first().unwrap();
+        assert_eq!((found.how, found.proven), (Barrier::Forbidden, true));
+        let mut silent = said(SILENT, "");
+        proven(&two(), &mut silent, &BTreeMap::new());
+        assert!(!silent[&"n1".into()].unanswered.first().unwrap().proven);
+    }
+
+    /// A port of this machine that nothing listens on refuses; one that is in use says nothing, and is listed.
+    #[test]
+    fn datagrams_to_this_machine_are_answered_where_nothing_listens() {
+        let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let taken = socket.local_addr().unwrap().port();
+        let free = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let free = free.local_addr().unwrap().port();
+        let peer = |port| PeerPort {
+            address: "127.0.0.1".to_owned(),
+            port,
+        };
+        let request = MeasureRequest {
+            datagrams: [(peer(taken), "n2".into()), (peer(free), "n2".into())].into(),
+            ports: [taken, free].into(),
+            ..MeasureRequest::default()
+        };
+        let measured = on_this_machine(&request);
+        assert_eq!(measured.taken, [taken].into());
+        let silent: Vec<u16> = measured.unanswered.iter().map(|it| it.peer.port).collect();
+        assert_eq!(silent, [taken]);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub use examine::{Examination, examine};
 pub use guard::{Live, Look, holds};
 pub use held::{Held, Left, NoQuorum, Waits};
 pub use note::Note;
+pub(crate) use preflight::open_port_hint;
 pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };

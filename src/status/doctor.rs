@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::datagrams;
 use crate::{
     config::{Intent, NodeIntent},
-    desired::Desired,
+    desired::{Desired, DesiredHost},
     error::{ErrorClass, Explain, distinct, with_causes},
     facts::{
         Actual, HostFacts, HostView, ReachedBy, Unreachable,
@@ -24,8 +25,8 @@ use crate::{
 /// Slower than this a disk makes etcd lose its leader now and then: etcd's own documentation asks for it of the 99th
 /// percentile of `fsync`.
 const SLOW_DISK: Duration = Duration::from_millis(10);
-/// How many other nodes each tries long packets to.
-const PEERS: usize = 8;
+/// How many other nodes each tries long packets and datagrams to.
+pub(super) const PEERS: usize = 8;
 /// What kubeadm asks of a control plane.
 const MEMORY: u64 = 1700 << 20;
 const PROCESSORS: u32 = 2;
@@ -97,7 +98,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// It prevents `up`.
+    /// It prevents `up`, or pods from reaching pods.
     Error,
     /// The node does not answer; `up` does what it can without it.
     Unreachable,
@@ -151,6 +152,7 @@ impl Diagnosis {
         for (name, measured) in examined.measured {
             findings.extend(of_measured(examined, name, measured));
         }
+        findings.extend(datagrams::findings(examined));
         let hosts = examined.actual.hosts.iter();
         findings.extend(
             hosts
@@ -292,7 +294,7 @@ fn notes<'a>(examined: &'a Examined<'_>) -> impl Iterator<Item = Finding> + 'a {
     })
 }
 
-fn warning(message: String, hints: Vec<String>) -> Finding {
+pub(super) fn warning(message: String, hints: Vec<String>) -> Finding {
     Finding {
         node: None,
         severity: Severity::Warning,
@@ -427,6 +429,8 @@ pub fn requests(want: &Desired, have: &Actual, writes: bool) -> BTreeMap<NodeNam
             let request = MeasureRequest {
                 disk: (etcd && writes).then_some(path::ETCD),
                 packets: packets(want, have, name),
+                datagrams: datagrams::to_others(want, have, name),
+                ports: datagrams::ports(host).collect(),
                 images: images(want, name, facts),
             };
             Some((name.clone(), request))
@@ -447,11 +451,24 @@ fn packets(want: &Desired, have: &Actual, name: &NodeName) -> BTreeMap<IpAddr, u
     let longest = network.packets.map_or(mtu, |packets| {
         mtu.min(packets.mtu.saturating_add(packets.tunnel))
     });
-    let after = want.hosts.iter().skip_while(|(it, _)| *it != name).skip(1);
-    let others = after.chain(want.hosts.iter().take_while(|(it, _)| *it != name));
-    let others = others.filter(|(it, _)| have.up(it).is_some());
-    let addresses = others.filter_map(|(_, host)| host.network.address.as_ref()?.ip());
+    let addresses =
+        others(want, have, name).filter_map(|(_, host)| host.network.address.as_ref()?.ip());
     addresses.take(PEERS).map(|to| (to, longest)).collect()
+}
+
+/// The other nodes that answer, beginning with the one after this.
+pub(super) fn others<'a>(
+    want: &'a Desired,
+    have: &'a Actual,
+    name: &'a NodeName,
+) -> impl Iterator<Item = (&'a NodeName, &'a DesiredHost)> {
+    let after = want
+        .hosts
+        .iter()
+        .skip_while(move |(it, _)| *it != name)
+        .skip(1);
+    let before = want.hosts.iter().take_while(move |(it, _)| *it != name);
+    after.chain(before).filter(|(it, _)| have.up(it).is_some())
 }
 
 /// Of those that the node lacks one for each registry.

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     config::{Canal, Ingress, IngressOptions, Network, NetworkMode},
     desired::fixture::{blank, claim, facts, intent_of, now, reuse_or_issue, up},
-    facts::{Barrier, ClockFact, Interface, Route, Unreached},
+    facts::{Barrier, ClockFact, Interface, Route, Unreached, measured::Unanswered},
     host::{HostError, Place, Tried},
     model::{ClusterId, Endpoint, PeerPort},
 };
@@ -86,6 +86,20 @@ impl World {
     fn fails(&mut self, name: &str, error: &HostError) {
         let down = HostView::Unreachable(Unreachable::of(error));
         self.have.hosts.insert(name.into(), down);
+    }
+
+    /// `n2` gets no answer from the port of `n1` by which the packets of pods travel.
+    fn unanswered(&mut self, how: Barrier, proven: bool) {
+        let measured = self.measured.get_mut(&"n2".into()).unwrap();
+        let address = "10.0.0.1".to_owned();
+        measured.unanswered.insert(Unanswered {
+            peer: PeerPort {
+                address,
+                port: 8472,
+            },
+            how,
+            proven,
+        });
     }
 
     /// What is to be measured, and what is found.
@@ -186,7 +200,7 @@ type Fault = (
     &'static str,
 );
 
-const FAULTS: [Fault; 51] = [
+const FAULTS: [Fault; 58] = [
     (
         "The node is switched off",
         |it| {
@@ -269,6 +283,23 @@ const FAULTS: [Fault; 51] = [
         Severity::Unreachable,
         "refuses the login of `rke`",
         "authorized_keys",
+    ),
+    (
+        "The account has no shell",
+        |it| {
+            it.fails(
+                "n2",
+                &HostError::Shell {
+                    at: at("n2"),
+                    status: Some(1),
+                    limit: Duration::from_secs(30),
+                    said: Some("This account is currently not available.".to_owned()),
+                },
+            );
+        },
+        Severity::Unreachable,
+        "This account is currently not available",
+        "sudo usermod -s /bin/sh rke",
     ),
     (
         "Docker is not installed",
@@ -628,6 +659,34 @@ const FAULTS: [Fault; 51] = [
         "sudo nft list ruleset",
     ),
     (
+        "A firewall drops the packets of pods (UDP)",
+        |it| it.unanswered(Barrier::Silent, true),
+        Severity::Error,
+        "UDP port 8472 (traffic of pods) of node `n1` at 10.0.0.1: a program listened there, and heard nothing",
+        "let 8472/udp in from the other nodes",
+    ),
+    (
+        "Nothing answers datagrams, which may be a firewall or not",
+        |it| it.unanswered(Barrier::Silent, false),
+        Severity::Warning,
+        "no answer from UDP port 8472 (traffic of pods) of node `n1`",
+        "whether their packets arrive",
+    ),
+    (
+        "The network refuses the packets of pods (UDP)",
+        |it| it.unanswered(Barrier::Rejected, true),
+        Severity::Error,
+        "UDP port 8472 (traffic of pods) of node `n1` at 10.0.0.1: the network says that there is no way",
+        "security groups",
+    ),
+    (
+        "The node's own firewall does not let the packets of pods out (UDP)",
+        |it| it.unanswered(Barrier::Forbidden, true),
+        Severity::Error,
+        "UDP port 8472 (traffic of pods) of node `n1` at 10.0.0.1: the node's own firewall forbids it",
+        "let 8472/udp out on `n2`",
+    ),
+    (
         "Two addresses lead to one machine",
         |it| {
             let id = it.on("n1").system.machine_id.clone();
@@ -647,6 +706,17 @@ const FAULTS: [Fault; 51] = [
         Severity::Error,
         "unauthorized: authentication required",
         "private_registries",
+    ),
+    (
+        "A registry is not reached",
+        |it| {
+            let why = refused(500, "dial tcp: lookup registry.example.com: no such host");
+            let measured = it.measured.get_mut(&"n2".into()).unwrap();
+            measured.refused.insert("pause".to_owned(), why);
+        },
+        Severity::Error,
+        "no such host",
+        "can the node reach the image's registry",
     ),
     (
         "Nothing starts Docker after a restart",
@@ -687,6 +757,16 @@ const FAULTS: [Fault; 51] = [
         Severity::Warning,
         "NetworkManager may take over",
         "unmanaged-devices=",
+    ),
+    (
+        "A cloud's program changes the node's routes",
+        |it| {
+            let services = &mut it.on("n2").system.services;
+            services.insert("nm-cloud-setup".to_owned());
+        },
+        Severity::Warning,
+        "nm-cloud-setup changes routes",
+        "sudo systemctl disable --now nm-cloud-setup.timer",
     ),
     (
         "Every name server is on the node's loopback",
@@ -769,6 +849,13 @@ fn nothing_is_found_on_healthy_nodes() {
     let packets = requests.get(&"n2".into()).unwrap().packets.clone();
     let to = |address: &str| (address.parse().unwrap(), 1500);
     assert_eq!(packets, [to("10.0.0.1"), to("10.0.0.3")].into());
+    let request = requests.get(&"n2".into()).unwrap();
+    let datagrams = request.datagrams.iter();
+    let datagrams: Vec<_> = datagrams
+        .map(|(peer, node)| format!("{peer} {node}"))
+        .collect();
+    assert_eq!(datagrams, ["10.0.0.1/8472 n1", "10.0.0.3/8472 n3"]);
+    assert_eq!(request.ports, [8472].into());
 }
 
 #[test]

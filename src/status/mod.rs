@@ -8,6 +8,7 @@
 mod addons;
 mod certificates;
 mod conditions;
+mod datagrams;
 mod differences;
 pub mod doctor;
 mod etcd;

@@ -11,7 +11,7 @@ use crate::{
     error::{ErrorClass, Obstacle, with_causes},
     facts::{
         Unreachable,
-        measured::{MeasureRequest, Measured, SCRIPT},
+        measured::{self, MeasureRequest, Measured, PROOF, Proof, ProofRequest, SCRIPT},
     },
     host::{Host, pool::Hosts},
     model::{NodeName, RegistryLogin},
@@ -19,6 +19,8 @@ use crate::{
 
 /// A hundred writes to a slow disk, or packets that do not come back.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(30);
+/// A program listens for 8 s.
+const PROOF_LIMIT: Duration = Duration::from_secs(20);
 /// Until a registry has answered; Docker itself waits for 15 s.
 const REGISTRY_LIMIT: Duration = Duration::from_secs(20);
 
@@ -33,11 +35,29 @@ pub(crate) async fn measure(
         Some((name.clone(), Box::pin(of(&host, request)).await))
     });
     let asked: Vec<_> = asked.collect();
-    stream::iter(asked)
+    let mut measured: BTreeMap<NodeName, Measured> = stream::iter(asked)
         .buffer_unordered(WIDTH)
         .filter_map(std::future::ready)
         .collect()
-        .await
+        .await;
+    let open = measured::proofs(requests, &measured);
+    // Both ends at the same time, however many there are: each is one command of a connection that is open.
+    let proofs = open.iter().map(|(name, request)| async move {
+        let host = hosts.get(name).await.ok()?;
+        Some((name.clone(), Box::pin(prove(&host, name, request)).await?))
+    });
+    let proofs: Vec<_> = proofs.collect();
+    let proofs = join_all(proofs).await.into_iter().flatten().collect();
+    measured::proven(requests, &mut measured, &proofs);
+    measured
+}
+
+/// Nothing where the node did not say enough: then nothing is proven.
+async fn prove(host: &Host, name: &NodeName, request: &ProofRequest) -> Option<Proof> {
+    let arguments = request.arguments(name);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = host.exec_with(PROOF, &arguments, PROOF_LIMIT).await.ok()?;
+    Proof::parse(&output.stdout)
 }
 
 async fn of(host: &Host, request: &MeasureRequest) -> Measured {

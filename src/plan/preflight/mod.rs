@@ -24,6 +24,7 @@ pub(super) use host::{listener, rke_cluster, state_of_another};
 pub use lost::{consent, known};
 pub(super) use machine::lacks;
 pub(super) use network::doubts;
+pub(crate) use reach::cure as open_port_hint;
 pub(super) use reboot::reboot;
 pub(super) use restore::{restore, take_back};
 

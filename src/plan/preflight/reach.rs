@@ -77,7 +77,8 @@ fn error(
     }
 }
 
-fn cure(
+/// How to let nodes in at a port.
+pub(crate) fn cure(
     from: &[&NodeName],
     to: &NodeName,
     facts: &HostFacts,
