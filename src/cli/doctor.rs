@@ -1,5 +1,9 @@
 //! `doctor`: what on the nodes prevents `up` or will trouble the cluster, each with its cure. Nothing stays on a node.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::{
     args::{Doctor, Output},
     dispatch::DEGRADED,
@@ -18,6 +22,9 @@ use crate::{
     status::doctor::{self, Diagnosis, Severity},
 };
 
+/// As a rule a disk is measured within this time.
+const MEASUREMENT: Duration = Duration::from_secs(5);
+
 /// Runs it.
 pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
@@ -26,11 +33,17 @@ pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliEr
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
     let looking = examine(&loaded.intent, &environment, !args.no_write);
+    let mut looking = std::pin::pin!(shown(session, Box::pin(looking)));
     let examined = tokio::select! {
         biased;
-        // Nothing stays on a node, so there is nothing to finish.
-        _ = session.stop.stopped() => return Ok(STOPPED),
-        examined = shown(session, Box::pin(looking)) => examined?,
+        _ = session.stop.stopped() => {
+            // The container that measures a disk is removed at its end; nothing else has to be finished.
+            if !args.no_write {
+                let _ = timeout(MEASUREMENT, &mut looking).await;
+            }
+            return Ok(STOPPED);
+        }
+        examined = &mut looking => examined?,
     };
     let diagnosis = diagnosed(&examined);
     match args.output {

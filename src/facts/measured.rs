@@ -20,6 +20,15 @@ pub const SCRIPT: &str = concat!(
     include_str!("measure.sh")
 );
 
+/// The same for root, who writes next to the folder itself: for a disk on which the user has no folder
+/// ([`DiskSpeed::Elsewhere`]). Its only argument is `disk=FOLDER`.
+pub const ROOT_SCRIPT: &str = concat!(
+    "HOME=${1#disk=}\nuntil [ -d \"$HOME\" ]; do HOME=$(dirname \"$HOME\"); done\nexport HOME\n",
+    include_str!("each.sh"),
+    include_str!("udp.sh"),
+    include_str!("measure.sh")
+);
+
 /// The script for a [`ProofRequest`]: unprivileged, about 8 s.
 pub const PROOF: &str = concat!(
     include_str!("each.sh"),
@@ -80,7 +89,7 @@ pub enum DiskSpeed {
     /// It was not measured, or the node has no program for it.
     #[default]
     Unknown,
-    /// The user has no folder on it.
+    /// The user has no folder on it, and root could not write to it either.
     Elsewhere,
     /// Of a hundred writes of 2300 bytes, each waited for, 99 took no longer.
     Writes(Duration),
@@ -323,6 +332,22 @@ mod tests {
             "{text}"
         );
         assert_eq!(home.path().read_dir().unwrap().count(), 0);
+    }
+
+    /// A folder that does not exist yet is on the disk of the one above it; nothing stays there.
+    #[test]
+    fn root_writes_next_to_the_folder_itself() {
+        let disk = tempfile::tempdir().unwrap();
+        let folder = format!("disk={}/lib/etcd", disk.path().display());
+        let output = Command::new("sh")
+            .args(["-c", ROOT_SCRIPT, "sh", &folder])
+            .env("HOME", "/proc")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let measured = Measured::parse(&text).unwrap();
+        assert!(matches!(measured.disk, DiskSpeed::Writes(_)), "{text}");
+        assert_eq!(disk.path().read_dir().unwrap().count(), 0);
     }
 
     #[test]

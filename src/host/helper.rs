@@ -17,7 +17,7 @@ use futures::{
 use tokio::time::{Instant, timeout};
 
 use super::{create_body, error::HostError, machine::Host};
-use crate::model::{ClusterId, ContainerSpec, FILES_IMAGE, HELPER, label};
+use crate::model::{ClusterId, ContainerSpec, FILES_IMAGE, HELPER, MEASUREMENT, label};
 
 /// How much of a helper's log is read.
 const LOG_LINES: u32 = 1000;
@@ -126,6 +126,47 @@ impl Host {
         Ok((output, next))
     }
 
+    /// Runs a script as root for a measurement, on a node that need not belong to a cluster, and leaves neither a
+    /// container nor an image there. What an interrupted measurement left is removed first. A status other than 0 is
+    /// not an error.
+    pub async fn run_measurement(
+        &self,
+        measurement: &HelperContainer,
+    ) -> Result<HelperOutput, HostError> {
+        let had_image = self.images().await?.contains(FILES_IMAGE);
+        if !had_image {
+            self.import_empty_image().await?;
+        }
+        let ran = self.run_as_root(measurement).await;
+        if !had_image {
+            // Where a run claims the node meanwhile, it is in use and stays.
+            self.remove_image(FILES_IMAGE).await?;
+        }
+        ran
+    }
+
+    async fn run_as_root(&self, script: &HelperContainer) -> Result<HelperOutput, HostError> {
+        let body = || ContainerCreateBody {
+            labels: Some(HashMap::from([(
+                label::MEASUREMENT.to_owned(),
+                String::new(),
+            )])),
+            ..as_root(script)
+        };
+        match self.create(MEASUREMENT, body()).await {
+            Err(HostError::NameTaken { by, .. }) if by.contains_key(label::MEASUREMENT) => {
+                self.remove(MEASUREMENT, None).await?;
+                self.create(MEASUREMENT, body()).await?;
+            }
+            created => created?,
+        }
+        let result = self.end_of(MEASUREMENT, script.limit).await;
+        let removed = self.remove(MEASUREMENT, None).await;
+        let output = result?;
+        removed?;
+        Ok(output)
+    }
+
     async fn run_to_end(
         &self,
         body: impl Fn() -> ContainerCreateBody,
@@ -154,18 +195,23 @@ impl Host {
     }
 
     pub(super) async fn carry_out(&self, limit: Duration) -> Result<HelperOutput, HostError> {
+        self.end_of(HELPER, limit).await
+    }
+
+    /// Starts a container that was created, and waits until it has ended.
+    async fn end_of(&self, name: &str, limit: Duration) -> Result<HelperOutput, HostError> {
         // As a rule it ends soon, and its log is whole then.
-        if self.start_and_wait(limit).await? {
-            let log = self.log_tail(HELPER, LOG_LINES);
-            let (details, log) = tokio::join!(self.inspected(HELPER), log);
+        if self.start_and_wait(name, limit).await? {
+            let log = self.log_tail(name, LOG_LINES);
+            let (details, log) = tokio::join!(self.inspected(name), log);
             if let (Ok(Some(details)), Ok(log)) = (details, log)
                 && let Some(status) = exit_code(&details)
             {
                 return Ok(HelperOutput { status, log });
             }
         }
-        let ended = self.ended(limit).await?;
-        let log = self.log_tail(HELPER, LOG_LINES).await?;
+        let ended = self.ended(name, limit).await?;
+        let log = self.log_tail(name, LOG_LINES).await?;
         match ended {
             Some(status) => Ok(HelperOutput { status, log }),
             None => Err(HostError::JobTimeout {
@@ -178,13 +224,13 @@ impl Host {
 
     /// Starts it and waits a moment for its end, which is asked for first: a helper may end before an answer
     /// to its start is here. True when Docker said that it has ended.
-    async fn start_and_wait(&self, limit: Duration) -> Result<bool, HostError> {
+    async fn start_and_wait(&self, name: &str, limit: Duration) -> Result<bool, HostError> {
         let next_exit = WaitContainerOptionsBuilder::new()
             .condition("next-exit")
             .build();
-        let mut waiting = Box::pin(self.docker().wait_container(HELPER, Some(next_exit)));
+        let mut waiting = Box::pin(self.docker().wait_container(name, Some(next_exit)));
         let ends = Box::pin(timeout(POLL.min(limit), waiting.next()));
-        let starts = Box::pin(self.start(HELPER));
+        let starts = Box::pin(self.start(name));
         let said = match select(ends, starts).await {
             Either::Left((said, starts)) => {
                 starts.await?;
@@ -205,15 +251,15 @@ impl Host {
 
     /// The exit code, or `None` when the time is over. Docker may be away for a while: a helper may
     /// restart it.
-    async fn ended(&self, limit: Duration) -> Result<Option<i64>, HostError> {
+    async fn ended(&self, name: &str, limit: Duration) -> Result<Option<i64>, HostError> {
         let deadline = Instant::now() + limit;
         loop {
             let options = None::<WaitContainerOptions>;
-            let mut waiting = Box::pin(self.docker().wait_container(HELPER, options));
+            let mut waiting = Box::pin(self.docker().wait_container(name, options));
             let left = deadline.saturating_duration_since(Instant::now());
             let waited = timeout(POLL.min(left), waiting.next()).await;
             drop(waiting);
-            match self.inspected(HELPER).await {
+            match self.inspected(name).await {
                 Ok(Some(details)) => {
                     if let Some(code) = exit_code(&details) {
                         return Ok(Some(code));
@@ -224,7 +270,7 @@ impl Host {
                         at: self.session.place(),
                         doing: "await a helper".to_owned(),
                         status: 404,
-                        message: format!("container `{HELPER}` was removed by someone else"),
+                        message: format!("container `{name}` was removed by someone else"),
                     });
                 }
                 Err(error) => {
@@ -255,6 +301,13 @@ fn exit_code(details: &ContainerInspectResponse) -> Option<i64> {
 }
 
 fn body(helper: &HelperContainer, cluster_id: &ClusterId) -> ContainerCreateBody {
+    ContainerCreateBody {
+        labels: Some(create_body::labels(cluster_id, "")),
+        ..as_root(helper)
+    }
+}
+
+fn as_root(helper: &HelperContainer) -> ContainerCreateBody {
     // No `--pid`: it would fork, and the helper could outlive its container.
     let enter = ["-t", "1", "-m", "-u", "-i", "-n"];
     let shell = ["/bin/sh", "-c", &helper.script, "rke-operator"];
@@ -267,7 +320,6 @@ fn body(helper: &HelperContainer, cluster_id: &ClusterId) -> ContainerCreateBody
         entrypoint: Some(vec!["nsenter".to_owned()]),
         cmd: Some(command.map(str::to_owned).collect()),
         user: Some("0:0".to_owned()),
-        labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
             binds: Some(vec!["/:/host:ro,rslave".to_owned()]),
             network_mode: Some("host".to_owned()),

@@ -120,6 +120,9 @@ pub const CLAIM: &str = "rke-operator-claim";
 /// The name of the one-off container that works as root on a node.
 pub const HELPER: &str = "rke-operator-job";
 
+/// The name of the container by which `doctor` measures a disk that only root may write to.
+pub const MEASUREMENT: &str = "rke-operator-doctor";
+
 /// The systemd unit of the transaction that changes containerd's configuration on a node.
 pub const SWITCH_UNIT: &str = "rke-operator-containerd.service";
 

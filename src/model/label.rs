@@ -21,6 +21,8 @@ pub const ACCEPT_ETCD: &str = "clusterprovisioner.rke.io/accept-etcd";
 pub const RETRY: &str = "clusterprovisioner.rke.io/retry";
 /// On a component's container: which life of etcd's data it was made for, counted in restores. Without it: the first.
 pub const ETCD_EPOCH: &str = "clusterprovisioner.rke.io/etcd-epoch";
+/// On the container by which `doctor` measures a disk: it belongs to no cluster, and another measurement may remove it.
+pub const MEASUREMENT: &str = "clusterprovisioner.rke.io/measurement";
 /// The applied [`super::ContainerSpec`] as JSON.
 pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
 /// On the claim: what was there before us ([`crate::facts::Baseline`] as JSON).

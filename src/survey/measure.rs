@@ -11,9 +11,12 @@ use crate::{
     error::{ErrorClass, Obstacle, with_causes},
     facts::{
         Unreachable,
-        measured::{self, MeasureRequest, Measured, PROOF, Proof, ProofRequest, SCRIPT},
+        measured::{
+            self, DiskSpeed, MeasureRequest, Measured, PROOF, Proof, ProofRequest, ROOT_SCRIPT,
+            SCRIPT,
+        },
     },
-    host::{Host, pool::Hosts},
+    host::{HelperContainer, Host, pool::Hosts},
     model::{NodeName, RegistryLogin},
 };
 
@@ -66,7 +69,15 @@ async fn of(host: &Host, request: &MeasureRequest) -> Measured {
         let refused = refused(host, image, login.as_ref()).await?;
         Some((image.clone(), refused))
     });
-    let (measured, images) = tokio::join!(Box::pin(by_script(host, request)), join_all(images));
+    let measuring = async {
+        let measured = by_script(host, request).await;
+        let disk = match (measured.disk, request.disk) {
+            (DiskSpeed::Elsewhere, Some(folder)) => by_root(host, folder).await,
+            (disk, _) => disk,
+        };
+        Measured { disk, ..measured }
+    };
+    let (measured, images) = tokio::join!(Box::pin(measuring), join_all(images));
     Measured {
         trip: host.trip(),
         refused: images.into_iter().flatten().collect(),
@@ -91,6 +102,19 @@ async fn by_script(host: &Host, request: &MeasureRequest) -> Measured {
         untold: Some(why),
         ..Measured::default()
     }
+}
+
+/// A disk on which the user has no folder: through a container, as everything that root does on a node. Where that
+/// fails, the disk is not measured.
+async fn by_root(host: &Host, folder: &str) -> DiskSpeed {
+    let measurement = HelperContainer {
+        script: ROOT_SCRIPT.to_owned(),
+        arguments: vec![format!("disk={folder}")],
+        limit: SCRIPT_LIMIT,
+    };
+    let ran = Box::pin(host.run_measurement(&measurement)).await;
+    let measured = ran.ok().and_then(|output| Measured::parse(&output.log));
+    measured.map_or(DiskSpeed::Elsewhere, |measured| measured.disk)
 }
 
 /// Why a registry does not give out an image.

@@ -635,6 +635,34 @@ async fn validate_tells_what_prevents_up_and_writes_nothing() {
     assert_eq!(site.state(), before);
 }
 
+/// Only root may write to the disk of etcd: a container measures it, and is gone afterwards with its image.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_measures_a_disk_on_which_the_user_has_no_folder() {
+    let site = Site::new().await;
+    site.node
+        .on_exec("@@disk", |_| Said::out("@@disk\nelsewhere\n@@end\n"));
+    site.node.docker().has_every_image = Some(1);
+    let before = site.state();
+    let images = site.node.docker().images.clone();
+    let ran = site.run(&["doctor", "--no-write"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(!ran.stdout.contains("of 100 writes"), "{ran}");
+
+    site.node.docker().work = Box::new(|script, _| {
+        let writes = "0.0234\n".repeat(100);
+        let measured = format!("@@disk\n{writes}@@end\n");
+        let asked = script.contains("@@disk");
+        (0, if asked { measured } else { String::new() })
+    });
+    let ran = site.run(&["doctor"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let slow = "99 of 100 writes took up to 23 ms";
+    assert!(ran.stdout.contains(slow), "{ran}");
+    assert_eq!(site.node.docker().containers.len(), 0);
+    assert_eq!(site.node.docker().images, images);
+    assert_eq!(site.state(), before);
+}
+
 /// What is measured stands in the table; a registry that lacks an image prevents `up`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_measures_what_a_survey_does_not_tell() {
