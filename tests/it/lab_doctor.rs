@@ -26,7 +26,7 @@ struct Fault {
     cure: Cure,
 }
 
-const FAULTS: [Fault; 21] = [
+const FAULTS: [Fault; 34] = [
     Fault {
         what: "sshd does not run",
         plant: "systemctl stop ssh.socket ssh 2>/dev/null; systemctl stop ssh",
@@ -203,6 +203,125 @@ const FAULTS: [Fault; 21] = [
             "mv /root/daemon.json /etc/docker/daemon.json && systemctl restart docker",
         ),
     },
+    Fault {
+        what: "the account has no shell",
+        plant: "usermod -s /usr/sbin/nologin USER",
+        code: 3,
+        says: "This account is currently not available",
+        cure: Cure::Done("sudo usermod -s /bin/sh USER", "usermod -s /bin/bash USER"),
+    },
+    Fault {
+        what: "containerd does not run",
+        plant: "systemctl stop containerd; rm -f /run/containerd/containerd.sock",
+        code: 2,
+        says: "its `containerd.service` does not run",
+        cure: Cure::Said("sudo systemctl enable --now containerd"),
+    },
+    Fault {
+        what: "containerd is too old",
+        plant: "mv /usr/bin/containerd /usr/bin/containerd.real && cat >/usr/bin/containerd <<'END' && chmod 755 /usr/bin/containerd\n\
+                #!/bin/sh\n\
+                [ \"$1\" = --version ] && echo 'containerd github.com/containerd/containerd 1.5.13 0' && exit\n\
+                exec /usr/bin/containerd.real \"$@\"\n\
+                END",
+        code: 2,
+        says: "containerd 1.5.13 on node `n2` is too old",
+        cure: Cure::Done(
+            "upgrade containerd on the node",
+            "mv /usr/bin/containerd.real /usr/bin/containerd",
+        ),
+    },
+    Fault {
+        what: "containerd is started in a way that is not known",
+        plant: "mkdir /etc/systemd/system/containerd.service.d && \
+                printf '[Service]\\nExecStart=\\nExecStart=/usr/bin/containerd --address /run/other.sock\\n' \
+                >/etc/systemd/system/containerd.service.d/other.conf",
+        code: 2,
+        says: "started with flags that rke-operator does not know",
+        cure: Cure::Done(
+            "systemctl edit containerd",
+            "rm -r /etc/systemd/system/containerd.service.d",
+        ),
+    },
+    Fault {
+        what: "the disk is almost full",
+        plant: "grep -qx capped /run/lab/disk && \
+                fallocate -l $(($(df --output=avail -B1 /var/lib | tail -n 1) - 1073741824)) /var/lib/lab-fill",
+        code: 2,
+        says: "MiB free at `/var/lib`",
+        cure: Cure::Done("docker image prune -a", "rm /var/lib/lab-fill"),
+    },
+    Fault {
+        what: "k3s was here",
+        plant: "mkdir -p /etc/rancher/k3s && touch /etc/rancher/k3s/k3s.yaml",
+        code: 2,
+        says: "another Kubernetes is or was on node `n2`",
+        cure: Cure::Done("k3s-uninstall.sh", "rm -r /etc/rancher"),
+    },
+    Fault {
+        what: "datagrams are dropped",
+        plant: "iptables -w -I INPUT -s N1 -p udp --dport 8472 -j DROP",
+        code: 2,
+        says: "UDP port 8472 (traffic of pods) of node `n2` at N2: a program listened there, and heard nothing",
+        cure: Cure::Done(
+            "let 8472/udp in from the other nodes",
+            "iptables -w -D INPUT -s N1 -p udp --dport 8472 -j DROP",
+        ),
+    },
+    Fault {
+        what: "datagrams are refused by a router",
+        plant: "iptables -w -I INPUT -s N1 -p udp --dport 8472 -j REJECT --reject-with icmp-host-prohibited",
+        code: 2,
+        says: "UDP port 8472 (traffic of pods) of node `n2` at N2: the network says that there is no way",
+        cure: Cure::Done(
+            "sudo nft list ruleset",
+            "iptables -w -D INPUT -s N1 -p udp --dport 8472 -j REJECT --reject-with icmp-host-prohibited",
+        ),
+    },
+    Fault {
+        what: "datagrams do not leave the node",
+        plant: "iptables -w -I OUTPUT -d N1 -p udp --dport 8472 -j DROP",
+        code: 2,
+        says: "UDP port 8472 (traffic of pods) of node `n1` at N1: the node's own firewall forbids it",
+        cure: Cure::Done(
+            "let 8472/udp out on `n2`",
+            "iptables -w -D OUTPUT -d N1 -p udp --dport 8472 -j DROP",
+        ),
+    },
+    Fault {
+        what: "firewalld is on",
+        plant: "systemd-run --quiet --unit firewalld sleep infinity",
+        code: 0,
+        says: "firewalld is active",
+        cure: Cure::Done(
+            "sudo firewall-cmd --permanent --add-port=10250/tcp",
+            "systemctl stop firewalld",
+        ),
+    },
+    Fault {
+        what: "NetworkManager is on",
+        plant: "systemd-run --quiet --unit NetworkManager sleep infinity",
+        code: 0,
+        says: "NetworkManager may take over the links of pods",
+        cure: Cure::Done("unmanaged-devices=", "systemctl stop NetworkManager"),
+    },
+    Fault {
+        what: "a cloud's program changes routes",
+        plant: "systemd-run --quiet --unit nm-cloud-setup sleep infinity",
+        code: 0,
+        says: "nm-cloud-setup changes routes",
+        cure: Cure::Done(
+            "sudo systemctl disable --now nm-cloud-setup.timer",
+            "systemctl stop nm-cloud-setup",
+        ),
+    },
+    Fault {
+        what: "the registry's authority is not known",
+        plant: "mv /etc/docker/certs.d /root/",
+        code: 2,
+        says: "the image's registry",
+        cure: Cure::Done("private_registries", "mv /root/certs.d /etc/docker/"),
+    },
 ];
 
 /// A service that was just told to read its configuration again needs a moment.
@@ -236,6 +355,7 @@ fn filled(script: &str, n1: &Node, n2: &Node) -> String {
         .replace("USER", n2.user())
         .replace("ID1", id.trim())
         .replace("N1", &n1.address().to_string())
+        .replace("N2", &n2.address().to_string())
 }
 
 #[test]
@@ -279,6 +399,14 @@ fn each_fault_of_a_machine_is_found_and_what_is_said_cures_it() {
             run.status == 0 && run.stdout.trim_end().ends_with(healthy)
         });
     }
+
+    // What nothing prevents is no fault: kernels need not say that nothing listens on a port.
+    tell("the answers of closed ports are dropped");
+    let silent = "iptables -w -I OUTPUT -p icmp --icmp-type destination-unreachable -j DROP";
+    n2.sh(silent).expect("a rule");
+    let run = doctor(&site).well();
+    assert!(run.stdout.trim_end().ends_with(healthy), "{run:?}");
+    n2.sh(&silent.replace("-I", "-D")).expect("no rule");
 
     tell("a node is off");
     n2.stop().expect("it is off");

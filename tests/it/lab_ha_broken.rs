@@ -38,6 +38,10 @@ impl Broken {
             ("n4", WORKER),
             ("n5", WORKER),
         ]);
+        let begun = Instant::now();
+        site.run(&["doctor", "--no-write"]).well();
+        let took = begun.elapsed().as_secs_f64();
+        tell(&format!("doctor of five nodes: {took:.1} s"));
         site.run(UP).well();
         Self {
             site,
