@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use hyper_util::client::legacy::Error as HttpClientError;
+
 /// What kind of error it is, and so who has to act.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
@@ -101,10 +103,30 @@ pub trait Explain: std::error::Error {
         Obstacle::Other
     }
 
+    /// The node that its message names, in the words of the message: where several nodes fail alike, one sentence
+    /// names them all in that place.
+    fn subject(&self) -> Option<Subject> {
+        None
+    }
+
+    /// What it says without the reasons of single nodes, where those are shown in another place. `None`: it has none.
+    fn apart_from_nodes(&self) -> Option<String> {
+        None
+    }
+
     /// What the reader can do, one sentence fragment each, most likely cure first.
     fn hints(&self) -> Vec<Cow<'static, str>> {
         Vec::new()
     }
+}
+
+/// How a message names the node that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// As it stands in the message: ``node `n1` (10.0.0.1)``.
+    pub words: String,
+    /// The bastion host that the connection went through, if it is not what failed.
+    pub through: Option<String>,
 }
 
 impl<E: Explain + ?Sized> Explain for std::sync::Arc<E> {
@@ -118,6 +140,14 @@ impl<E: Explain + ?Sized> Explain for std::sync::Arc<E> {
 
     fn obstacle(&self) -> Obstacle {
         (**self).obstacle()
+    }
+
+    fn subject(&self) -> Option<Subject> {
+        (**self).subject()
+    }
+
+    fn apart_from_nodes(&self) -> Option<String> {
+        (**self).apart_from_nodes()
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
@@ -149,30 +179,95 @@ fn message(error: &(dyn std::error::Error + 'static)) -> String {
         Some(kube::Error::SerdeError(json)) => Some(json),
         Some(_) | None => error.downcast_ref::<serde_json::Error>(),
     };
-    match json {
-        Some(json) if json.is_data() => format!(
+    if let Some(json) = json.filter(|json| json.is_data()) {
+        return format!(
             "what stands at line {} column {} is not of the kind that is expected there",
             json.line(),
             json.column()
-        ),
-        Some(_) | None => error.to_string(),
+        );
+    }
+    let text = without_numbers(&error.to_string());
+    let system = error.downcast_ref::<std::io::Error>();
+    if system.is_some_and(|error| error.raw_os_error().is_some()) {
+        in_lower_case(&text)
+    } else {
+        text
     }
 }
 
-/// A message with its causes on one line, as events and conditions show it. A cause that its
-/// parent's message already ends with is not repeated.
-pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = message(error);
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = message(error);
-        if !text.ends_with(&message) {
-            text.push_str(": ");
-            text.push_str(&message);
+/// A text without the numbers that the standard library adds to the system's words: `(os error 113)`.
+fn without_numbers(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut rest = text;
+    let mut out = String::with_capacity(text.len());
+    while let Some((before, after)) = rest.split_once(NUMBER) {
+        out.push_str(before);
+        let end = after.find(|c: char| !c.is_ascii_digit() && c != '-');
+        match end.map(|end| after.split_at(end)) {
+            Some((number, tail)) if !number.is_empty() && tail.starts_with(')') => {
+                rest = tail.get(1..).unwrap_or_default();
+            }
+            Some(_) | None => {
+                out.push_str(NUMBER);
+                rest = after;
+            }
         }
-        cause = error.source();
     }
-    text
+    out + rest
+}
+
+fn in_lower_case(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// The error that says something: HTTP clients wrap the cause of a failed connection in several layers, each of which
+/// says only that there was a failure.
+fn telling<'a>(
+    mut error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    loop {
+        let is_kube = matches!(
+            error.downcast_ref(),
+            Some(kube::Error::Service(_) | kube::Error::HyperError(_))
+        );
+        let client = error.downcast_ref::<HttpClientError>();
+        let connects = client.is_some_and(HttpClientError::is_connect);
+        let is_wrapper = is_kube || client.is_some();
+        let Some(mut cause) = error.source().filter(|_| is_wrapper) else {
+            return error;
+        };
+        if connects {
+            while let Some(deeper) = cause.source() {
+                cause = deeper;
+            }
+        }
+        error = cause;
+    }
+}
+
+/// A message and then those of its causes, outermost first. A cause that its parent's message already ends with is
+/// left out, and so are layers that say nothing.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let error = telling(error);
+        let message = message(error);
+        let end = message.to_lowercase();
+        let parent = said.last().map(|parent| parent.to_lowercase());
+        if !parent.is_some_and(|parent| parent.ends_with(&end)) {
+            said.push(message);
+        }
+        next = error.source();
+    }
+    said
+}
+
+/// A message with its causes on one line, as events and conditions show it; see [`chain`].
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    chain(error).join(": ")
 }
 
 /// How a text goes on that names a command line, where the same is had otherwise on an object.
@@ -227,6 +322,34 @@ mod tests {
         }
         let cut_off = serde_json::from_str::<Vec<u8>>("[1").unwrap_err();
         assert!(with_causes(&cut_off).contains("EOF"), "{cut_off}");
+    }
+
+    /// C8: the system's numbers and the layers of an HTTP client tell a person nothing.
+    #[test]
+    fn the_systems_numbers_are_not_shown() {
+        let refused = || std::io::Error::from_raw_os_error(111);
+        assert_eq!(with_causes(&refused()), "connection refused");
+        let wrapped = kube::Error::Service(Box::new(refused()));
+        assert_eq!(with_causes(&wrapped), "connection refused");
+        for (text, shown) in [
+            ("a (os error 2): b (os error 13)", "a: b"),
+            ("a (os error -2)", "a"),
+            ("a (os error x) (os error 2", "a (os error x) (os error 2"),
+            ("a (os error )", "a (os error )"),
+            ("", ""),
+        ] {
+            assert_eq!(without_numbers(text), shown);
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot save: {0}")]
+    struct Quotes(#[source] std::io::Error);
+
+    #[test]
+    fn a_cause_that_its_parent_quotes_is_left_out() {
+        let error = Quotes(std::io::Error::from_raw_os_error(13));
+        assert_eq!(chain(&error), ["cannot save: Permission denied"]);
     }
 
     #[test]

@@ -297,6 +297,7 @@ mod tests {
             class: ErrorClass::Host,
         };
         let away = ExecutorError::Unreachable(Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class: ErrorClass::Host,
             why: "it is off".to_owned(),

@@ -106,6 +106,7 @@ impl Kept {
 /// Nothing comes from a node.
 fn silent(node: &NodeName) -> Unreachable {
     Unreachable {
+        alike: None,
         class: ErrorClass::Host,
         why: format!("node `{node}` does not answer on its SSH connection any more"),
         hints: vec![],

@@ -37,7 +37,11 @@ pub(super) fn read(place: &str, folder: &Path) -> Result<String, Refusal> {
         .map_or("the manifest cannot be read", |(_, message)| message);
         Refusal {
             message: message.to_owned(),
-            detail: Some(format!("{}: {error}", file.display())),
+            detail: Some(format!(
+                "{}: {}",
+                file.display(),
+                crate::error::with_causes(&error)
+            )),
             hint: Some("relative paths begin at the folder of the config".to_owned()),
         }
     })?;

@@ -6,7 +6,7 @@ use super::{
     dispatch::DEGRADED,
     environment::{self, Opening},
     intent,
-    output::results::PlanResult,
+    output::{lines::count, results::PlanResult},
     owner, print, remove,
     report::CliError,
     rke_state,
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     converge::{Goal, Removal, silent, survey},
+    model::some_ranges,
     plan::{render, render_in_full},
 };
 
@@ -61,14 +62,14 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         Output::Json => print::json(&PlanResult::of(&survey.plan))?,
     }
     if args.remove {
+        // The notes say why.
         let left = silent(&survey.actual);
-        for (name, down) in &left {
-            let why = &down.why;
+        if !left.is_empty() {
+            let names = some_ranges(&left.iter().map(|(name, _)| name).collect());
+            let nodes = count(left.len(), "node");
             session
                 .screen
-                .warn(&format!("node `{name}` cannot be cleaned: {why}"));
-        }
-        if !left.is_empty() {
+                .warn(&format!("{nodes} cannot be cleaned ({names}): see the notes"));
             return Ok(DEGRADED);
         }
     }

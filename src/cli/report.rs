@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     config::Problems,
-    error::{ErrorClass, Explain, distinct},
-    facts::Unreachable,
+    error::{ErrorClass, Explain, chain, distinct},
+    facts::{UnreachableNodes, Unreachable, by_cause},
     model::{ClusterId, NodeName, quoted},
 };
 
@@ -50,7 +50,7 @@ impl CliError {
 
     /// As programs read it: the last object of `--output json`.
     pub fn ended(&self) -> Ended {
-        let (error, problems): (&dyn Explain, Vec<ShownProblem>) = match self {
+        let (error, problems): (&(dyn Explain + 'static), Vec<ShownProblem>) = match self {
             Self::Config { shown: _, problems } => {
                 (problems, problems.iter().map(ShownProblem::from).collect())
             }
@@ -58,7 +58,7 @@ impl CliError {
             Self::Stopped => return Ended::Stopped,
         };
         Ended::Failed {
-            message: error.to_string(),
+            message: message(error),
             causes: causes(error),
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
             class: error.class(),
@@ -77,8 +77,8 @@ impl CliError {
 }
 
 /// Renders an error as `error: …`, `  caused by: …`, an empty line and `hint: …`.
-fn render(error: &dyn Explain, paint: Paint) -> String {
-    let mut text = format!("{} {error}", paint.bad("error:"));
+fn render(error: &(dyn Explain + 'static), paint: Paint) -> String {
+    let mut text = format!("{} {}", paint.bad("error:"), message(error));
     for cause in causes(error) {
         let _ = write!(text, "\n  caused by: {cause}");
     }
@@ -89,20 +89,14 @@ fn render(error: &dyn Explain, paint: Paint) -> String {
     text
 }
 
+/// What an error says itself.
+fn message(error: &(dyn Explain + 'static)) -> String {
+    chain(error).into_iter().next().unwrap_or_default()
+}
+
 /// The causes of an error, outermost first. A cause that its parent already quotes is left out.
-fn causes(error: &dyn Explain) -> Vec<String> {
-    let mut causes = Vec::new();
-    let mut said = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let text = cause.to_string();
-        if !said.ends_with(&text) {
-            causes.push(text.clone());
-        }
-        said = text;
-        next = cause.source();
-    }
-    causes
+fn causes(error: &(dyn Explain + 'static)) -> Vec<String> {
+    chain(error).into_iter().skip(1).collect()
 }
 
 /// What a command fails with, in addition to the errors of the library.
@@ -338,12 +332,10 @@ impl Failure {
                 format!("the state is kept in {place}: run `rke-operator remove` again to clean the rest")
             },
         );
-        let hints = left.iter().flat_map(|(_, down)| down.hints.clone());
+        let down = by_cause(left.iter().map(|(node, why)| (node, why)));
+        let hints = down.iter().flat_map(|group| group.hints.clone());
         let hints = distinct(hints.chain([next]));
-        let left = left
-            .into_iter()
-            .map(|(node, down)| format!("{node}: {}", down.why))
-            .collect();
+        let left = down.iter().map(UnreachableNodes::named).collect();
         Self::RemovalIncomplete { left, hints }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     converge::{Convergence, Declined, Goal, Outcome},
     environment::Environment,
     error::distinct,
-    facts::Unreachable,
+    facts::{Unreachable, by_cause},
     model::NodeName,
     status::SnapshotStatus,
 };
@@ -151,13 +151,14 @@ fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: 
             count(left.len(), "node")
         )
     };
-    for (name, down) in left {
-        let _ = write!(text, "\n  {name}: {}", down.why);
+    let down = by_cause(left);
+    for group in &down {
+        let _ = write!(text, "\n  {}", group.named());
     }
     for what in missing {
         let _ = write!(text, "\n  {}", what.message);
     }
-    let hints = left.values().flat_map(|down| &down.hints);
+    let hints = down.iter().flat_map(|group| &group.hints);
     let hints = hints.chain(missing.iter().flat_map(|what| &what.hints));
     let last = if missing.is_empty() {
         format!("`{again}` again brings them in when they answer")

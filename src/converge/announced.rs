@@ -63,6 +63,7 @@ impl Announced {
         let disturbs = plan.disruptions().filter_map(|(step, what)| {
             let node = step.node().filter(|node| !self.0.contains(*node))?;
             let why = Unreachable {
+                alike: None,
                 obstacle: Obstacle::Other,
                 class: ErrorClass::Host,
                 why: format!(

@@ -6,10 +6,10 @@ use crate::{
     config::Problems,
     desired::{DesiredError, pki::PkiError},
     error::{ErrorClass, Explain, distinct},
-    facts::Unreachable,
+    facts::{UnreachableNodes, Unreachable, by_cause},
     lease,
     model::{KubernetesVersion, NodeName},
-    plan::{PreflightErrors, Step, Violation},
+    plan::{PreflightErrors, Step, TooFew, Violation},
     state::StateError,
 };
 
@@ -29,12 +29,12 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] PreflightErrors),
     /// Nodes did not answer, or a step on them failed.
-    #[error("{}", hosts_down(why.as_deref(), down, *changed))]
+    #[error("{}", hosts_down(why.as_ref(), down, *changed))]
     HostsUnreachable {
         /// The nodes, and why.
         down: Vec<(NodeName, Unreachable)>,
         /// What cannot be done without them, if that is not plain.
-        why: Option<String>,
+        why: Option<TooFew>,
         /// True: the run has changed something before.
         changed: bool,
     },
@@ -129,21 +129,35 @@ impl std::error::Error for StepFailure {
     }
 }
 
-/// One on the line of what cannot be done without it; several each on a line.
-fn hosts_down(why: Option<&str>, down: &[(NodeName, Unreachable)], changed: bool) -> String {
-    let lines = down.iter().map(|(_, down)| format!("\n  {}", down.why));
+/// The nodes that matter, each cause once.
+fn mattering(why: Option<&TooFew>, down: &[(NodeName, Unreachable)]) -> Vec<UnreachableNodes> {
+    let needed = |name: &NodeName| why.is_none_or(|few| few.nodes.contains(name));
+    let down = down.iter().filter(|(name, _)| needed(name));
+    by_cause(down.map(|(name, why)| (name, why)))
+}
+
+/// One cause on the line of what cannot be done without the nodes; several each on a line.
+fn hosts_down(why: Option<&TooFew>, down: &[(NodeName, Unreachable)], changed: bool) -> String {
+    let told = mattering(why, down);
+    let lines = told
+        .iter()
+        .map(|group| format!("\n  {}", group.message));
+    let why = why.map(|few| nothing_is_changed(few, changed));
+    match (why, told.as_slice()) {
+        (None, [only]) => only.message.clone(),
+        (Some(why), [only]) => format!("{why}: {}", only.message),
+        (None, _) => format!("{} nodes:{}", down.len(), lines.collect::<String>()),
+        (Some(why), _) => format!("{why}:{}", lines.collect::<String>()),
+    }
+}
+
+fn nothing_is_changed(few: &TooFew, changed: bool) -> String {
     let nothing = if changed {
         "nothing more is changed, and what this run has done stays"
     } else {
         "nothing is changed"
     };
-    let why = why.map(|why| format!("{nothing}: {why}"));
-    match (why, down) {
-        (None, [(_, only)]) => only.why.clone(),
-        (Some(why), [(_, only)]) => format!("{why}: {}", only.why),
-        (None, several) => format!("{} nodes:{}", several.len(), lines.collect::<String>()),
-        (Some(why), _) => format!("{why}:{}", lines.collect::<String>()),
-    }
+    format!("{nothing}: {}", few.why)
 }
 
 fn violations(violations: &[Violation]) -> String {
@@ -191,15 +205,39 @@ impl Explain for Error {
         }
     }
 
+    fn apart_from_nodes(&self) -> Option<String> {
+        match self {
+            Self::Plan(error) => error.apart_from_nodes(),
+            Self::HostsUnreachable { why, changed, .. } => Some(why.as_ref().map_or_else(
+                || "nothing is changed: no node is reachable".to_owned(),
+                |few| nothing_is_changed(few, *changed),
+            )),
+            Self::State(_)
+            | Self::Pki(_)
+            | Self::Desired(_)
+            | Self::UnknownRelease { .. }
+            | Self::Unfit { .. }
+            | Self::Kubeconfig { .. }
+            | Self::Busy { .. }
+            | Self::TurnLost
+            | Self::Home
+            | Self::Restoring { .. }
+            | Self::Step { .. }
+            | Self::Unsafe(_)
+            | Self::Unsettled { .. } => None,
+        }
+    }
+
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::State(error) => error.hints(),
             Self::Pki(error) => error.hints(),
             Self::Desired(error) => error.hints(),
             Self::Plan(error) => error.hints(),
-            Self::HostsUnreachable { down, .. } => {
-                let hints = distinct(down.iter().flat_map(|(_, down)| &down.hints));
-                hints.into_iter().cloned().map(Cow::Owned).collect()
+            Self::HostsUnreachable { down, why, .. } => {
+                let told = mattering(why.as_ref(), down);
+                let hints = told.into_iter().flat_map(|group| group.hints);
+                distinct(hints).into_iter().map(Cow::Owned).collect()
             }
             Self::Step { error, stands, .. } => {
                 let mut hints = error.0.hints();
@@ -251,6 +289,7 @@ mod tests {
     fn several_nodes_are_told_each_on_its_line() {
         let down = |name: &str| {
             let why = Unreachable {
+                alike: None,
                 obstacle: Obstacle::Other,
                 class: ErrorClass::Host,
                 why: format!("node `{name}` is off"),
@@ -260,7 +299,10 @@ mod tests {
         };
         let of = |names: &[&str], why: Option<&str>| Error::HostsUnreachable {
             down: names.iter().map(|name| down(name)).collect(),
-            why: why.map(str::to_owned),
+            why: why.map(|why| TooFew {
+                why: why.to_owned(),
+                nodes: ["n1".into(), "n2".into()].into(),
+            }),
             changed: false,
         };
         for (names, why, said) in [
@@ -276,7 +318,7 @@ mod tests {
                 "2 nodes:\n  node `n1` is off\n  node `n2` is off",
             ),
             (
-                &["n1", "n2"],
+                &["n1", "n2", "a-worker"],
                 Some("too few"),
                 "nothing is changed: too few:\n  node `n1` is off\n  node `n2` is off",
             ),

@@ -152,6 +152,7 @@ mod tests {
         let hosts = ["n1", "n2", "n3", "n4", "n5"].map(|name| {
             let view = if name == "n3" {
                 HostView::Unreachable(Unreachable {
+                    alike: None,
                     obstacle: Obstacle::Other,
                     class: ErrorClass::Host,
                     why: "it is off".to_owned(),

@@ -776,6 +776,7 @@ async fn from_inventory(
     let keys = &environment.key_ring;
     let missing = |to: String| {
         move |why| Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class: ErrorClass::Host,
             why: format!("cannot log in to {to}: {why}"),
@@ -813,7 +814,7 @@ async fn from_inventory(
 /// another Kubernetes is where a new cluster shall be.
 fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error> {
     let with = |role| intent.with_role(role).map(|(name, _)| name);
-    let Err(why) = plan::enough_answer(with(Role::Etcd), with(Role::ControlPlane), actual) else {
+    let Err(few) = plan::enough_answer(with(Role::Etcd), with(Role::ControlPlane), actual) else {
         if new {
             plan::strangers(actual)?;
         }
@@ -825,7 +826,7 @@ fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error>
             .filter(|(name, _)| intent.nodes.contains_key(name))
             .collect(),
         // Where there is one node, what is the matter with it says it all.
-        why: (intent.nodes.len() > 1).then_some(why),
+        why: (intent.nodes.len() > 1).then_some(few),
         changed: false,
     })
 }

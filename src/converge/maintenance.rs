@@ -99,6 +99,7 @@ impl From<StepError> for MaintenanceError {
 
 fn unreached(why: String) -> Unreachable {
     Unreachable {
+        alike: None,
         class: ErrorClass::Host,
         why,
         hints: Vec::new(),

@@ -305,6 +305,7 @@ fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
             return None;
         };
         let why = Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class: ErrorClass::Host,
             why: note.text.clone(),
@@ -327,6 +328,7 @@ fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
         };
         survey.actual.up(name)?;
         let why = Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class: ErrorClass::User,
             why: format!("node `{name}` {}", note.text),

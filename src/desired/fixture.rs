@@ -190,6 +190,7 @@ pub(crate) fn up(facts: HostFacts) -> HostView {
 
 pub(super) fn down() -> Unreachable {
     Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "connection refused".to_owned(),

@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterFacts, ContainerState, HostFacts};
+use super::{Alike, ClusterFacts, ContainerState, HostFacts};
 use crate::{
     error::{ErrorClass, Explain, Obstacle, with_causes},
     etcd::{EtcdView, Quorum, Since},
@@ -79,14 +79,19 @@ pub struct Unreachable {
     /// What prevents the connection.
     #[serde(default)]
     pub obstacle: Obstacle,
+    /// The message without the node, where other nodes may have the same; not kept.
+    #[serde(skip)]
+    pub alike: Option<Alike>,
 }
 
 impl Unreachable {
     /// An error as a fact.
     pub fn of(error: &(dyn Explain + Send + Sync + 'static)) -> Self {
+        let why = with_causes(error);
         Self {
             class: error.class(),
-            why: with_causes(error),
+            alike: Alike::of(error, &why),
+            why,
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
             obstacle: error.obstacle(),
         }

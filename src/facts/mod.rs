@@ -2,6 +2,7 @@
 //! read: [`crate::survey`].
 
 mod actual;
+mod alike;
 mod chart_fact;
 mod cluster;
 mod foreign;
@@ -14,6 +15,7 @@ pub mod system;
 mod unnamed;
 
 pub use actual::*;
+pub use alike::{Alike, UnreachableNodes, by_cause};
 pub use chart_fact::{ChartFact, LiveObject, is_workload};
 pub use cluster::*;
 pub use foreign::is_rke;

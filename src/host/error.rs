@@ -34,6 +34,21 @@ pub enum Hop {
     Bastion(Option<String>),
 }
 
+impl Place {
+    /// The same without the bastion host in between, where the cause names that.
+    pub fn without_the_way(&self) -> String {
+        let hop = match &self.hop {
+            Hop::Direct | Hop::Through(_) => Hop::Direct,
+            Hop::Bastion(_) => Hop::Bastion(None),
+        };
+        let direct = Self {
+            hop,
+            ..self.clone()
+        };
+        direct.to_string()
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Endpoint { address, port } = &self.endpoint;
@@ -246,7 +261,7 @@ pub enum HostError {
         said: Option<String>,
     },
     /// The bastion host cannot be used.
-    #[error("cannot reach {at}")]
+    #[error("cannot reach {}", at.without_the_way())]
     Bastion {
         /// Where.
         at: Arc<Place>,

@@ -7,7 +7,7 @@ use super::{
     words,
 };
 use crate::{
-    error::{ErrorClass, Explain, Obstacle, Passing},
+    error::{ErrorClass, Explain, Obstacle, Passing, Subject},
     model::printable,
 };
 
@@ -59,6 +59,24 @@ impl Explain for HostError {
             | Self::Archive { .. }
             | Self::JobTimeout { .. } => Obstacle::Other,
         }
+    }
+
+    fn subject(&self) -> Option<Subject> {
+        let at = self.place();
+        let through = match &at.hop {
+            Hop::Through(bastion) if !matches!(self, Self::Bastion { .. }) => Some(bastion.clone()),
+            Hop::Through(_) | Hop::Direct => None,
+            // It is about the bastion host.
+            Hop::Bastion(_) => return None,
+        };
+        Some(Subject {
+            words: if matches!(self, Self::Bastion { .. }) {
+                at.without_the_way()
+            } else {
+                at.to_string()
+            },
+            through,
+        })
     }
 
     fn class(&self) -> ErrorClass {
@@ -262,11 +280,11 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
         format!("is the node up, and does a firewall let port {port} through?")
     } else if kind == io::ErrorKind::HostUnreachable {
         // In the local network ARP gets no answer for the address; elsewhere a router reports it.
-        format!("nothing answers at `{address}`: is the node up, and is that its address?")
+        "nothing answers there: is the node up, and is that its address?".to_owned()
     } else if kind == io::ErrorKind::NetworkUnreachable {
         format!("this machine has no route to `{address}`: `ip route get {address}` here shows why")
     } else {
-        format!("is `{address}` the right address?")
+        "is that the right address?".to_owned()
     };
     vec![hint.into()]
 }

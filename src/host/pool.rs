@@ -259,6 +259,7 @@ impl Hosts {
         let asked = Instant::now();
         let Some(slot) = self.aims().slots.get(name).cloned() else {
             return Err(NotOpen::Target(Unreachable {
+                alike: None,
                 obstacle: Obstacle::Other,
                 class: ErrorClass::Bug,
                 why: format!("node `{name}` is not part of this run"),

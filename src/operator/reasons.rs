@@ -160,6 +160,7 @@ mod tests {
 
     fn unreachable(class: ErrorClass) -> Error {
         let down = Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class,
             why: "no route".to_owned(),
@@ -181,6 +182,7 @@ mod tests {
                 class,
             }],
             immutable: false,
+            down: Vec::new(),
         })
     }
 

@@ -668,6 +668,7 @@ mod tests {
     #[test]
     fn a_node_that_answers_is_not_called_unreachable() {
         let why = |class, why: &str| Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class,
             why: why.to_owned(),

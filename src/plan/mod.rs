@@ -28,7 +28,6 @@ mod guard;
 mod held;
 mod hold;
 mod lost;
-mod names;
 mod note;
 mod ownership;
 mod preflight;
@@ -55,7 +54,7 @@ pub use held::{Held, Left, NoQuorum, Waits};
 pub use note::Note;
 pub(crate) use preflight::open_port_hint;
 pub use preflight::{
-    PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
+    PreflightError, PreflightErrors, TooFew, consent, enough_answer, external_etcd, known, strangers,
 };
 pub use reboot::Reboot;
 pub use removal::RemovalRequest;

@@ -10,10 +10,9 @@ use std::{
 
 use super::{
     Cause, FieldChange, Plan, Stage, Step, Target,
-    names::{ranges, some_ranges},
     title::{plural, title},
 };
-use crate::model::{Field, NodeName};
+use crate::model::{Field, NodeName, ranges, some_ranges};
 
 /// Lines longer than this are broken where they can be.
 const WIDTH: usize = 110;

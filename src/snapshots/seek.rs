@@ -178,6 +178,7 @@ impl SnapshotFiles for Hosts {
 
 fn nothing_takes_any() -> Unreachable {
     Unreachable {
+        alike: None,
         class: ErrorClass::Host,
         why: "nothing takes snapshots there".to_owned(),
         hints: vec!["apply the config: that starts the program which takes them".to_owned()],

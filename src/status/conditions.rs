@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::conditions::{ConditionSet, ConditionType, Reason},
     error::Obstacle,
-    facts::Unreachable,
+    facts::{Unreachable, by_cause},
     model::{Component, NodeName, quoted, quoted_first},
 };
 
@@ -82,9 +82,12 @@ fn first(mut lines: Vec<String>) -> String {
 
 /// Nodes that something is wrong with, each with why and the cure; the first ones.
 pub(crate) fn cases(nodes: &BTreeMap<NodeName, Unreachable>) -> String {
-    let lines = nodes.iter().map(|(name, why)| {
-        let mut line = format!("`{name}`: {}", why.why);
-        for hint in &why.hints {
+    let lines = by_cause(nodes).into_iter().map(|group| {
+        let mut line = match group.node() {
+            Some(name) => format!("`{name}`: {}", group.message),
+            None => group.message,
+        };
+        for hint in &group.hints {
             line.push_str("; hint: ");
             line.push_str(hint);
         }
@@ -394,6 +397,7 @@ mod tests {
     fn the_first_nodes_are_named_and_the_rest_is_counted() {
         let silent = |number: usize| -> BTreeMap<NodeName, Unreachable> {
             let down = Unreachable {
+                alike: None,
                 obstacle: Obstacle::Silence,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),

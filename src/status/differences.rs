@@ -150,6 +150,13 @@ pub(super) fn differences(seen: &Seen<'_>) -> Differences {
 
 impl Refusal {
     fn of(error: &(dyn Explain + 'static)) -> Self {
+        // Nodes that do not answer are problems of the cluster, with their cures.
+        if let Some(message) = error.apart_from_nodes() {
+            return Self {
+                message,
+                hints: Vec::new(),
+            };
+        }
         Self {
             message: with_causes(error),
             hints: error.hints().into_iter().map(Into::into).collect(),

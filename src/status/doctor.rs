@@ -1,7 +1,7 @@
 //! What prevents a cluster, and what will trouble it: all that was found on its nodes, each with its cure. Pure. What
 //! prevents it is found by `up`'s own preflight; what was measured comes on top.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, time::Duration};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -121,6 +121,9 @@ pub struct Finding {
     pub message: String,
     /// What to do about it, most likely cure first.
     pub hints: Vec<String>,
+    /// Why the node does not answer, if it is that: people read one cause of several nodes once.
+    #[serde(skip)]
+    pub down: Option<Unreachable>,
 }
 
 /// What a diagnosis is made of.
@@ -252,35 +255,38 @@ fn of_unreachable(name: &NodeName, why: &Unreachable, severity: Severity) -> Fin
         class: why.class,
         message: why.why.clone(),
         hints: why.hints.clone(),
+        down: (severity == Severity::Unreachable).then(|| why.clone()),
     }
 }
 
-/// Without those of nodes that do not answer.
 fn errors<'a>(examined: &'a Examined<'_>) -> impl Iterator<Item = Finding> + 'a {
-    let silent = |message: &str| {
-        let mut silent = examined.actual.unreachable();
-        silent.any(|(_, why)| why.why == message)
-    };
     let errors = examined.found.errors.iter();
-    let errors = errors.filter(move |error| !silent(&error.message));
     errors.map(|error| Finding {
         node: error.node.clone(),
         severity: Severity::Error,
         class: error.class,
         message: error.message.clone(),
         hints: error.hints.clone(),
+        down: None,
     })
 }
 
 fn refusal(examined: &Examined<'_>) -> Option<Finding> {
     let error = examined.refusal?;
-    let hints = error.hints().into_iter();
+    let apart = error.apart_from_nodes();
+    // What is the matter with nodes is a finding about each.
+    let hints = if apart.is_none() {
+        error.hints()
+    } else {
+        Vec::new()
+    };
     Some(Finding {
         node: None,
         severity: Severity::Error,
         class: error.class(),
-        message: with_causes(error),
-        hints: hints.map(std::borrow::Cow::into_owned).collect(),
+        message: apart.unwrap_or_else(|| with_causes(error)),
+        hints: hints.into_iter().map(Cow::into_owned).collect(),
+        down: None,
     })
 }
 
@@ -301,6 +307,7 @@ pub(super) fn warning(message: String, hints: Vec<String>) -> Finding {
         class: ErrorClass::Host,
         message,
         hints,
+        down: None,
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::Obstacle,
     etcd::{ExternalView, room},
-    facts::{ApiHealth, ContainerState},
+    facts::{ApiHealth, ContainerState, Unreachable},
     model::{ClusterId, Component, NodeName, Role},
     state::Membership,
 };
@@ -57,6 +57,9 @@ pub struct Problem {
     /// What keeps us from the node, if it is about that.
     #[serde(skip)]
     pub obstacle: Obstacle,
+    /// Why the node does not answer, if it is that: people read one cause of several nodes once.
+    #[serde(skip)]
+    pub down: Option<Unreachable>,
     /// The problem.
     pub message: String,
     /// What to do about it, most likely cure first.
@@ -70,6 +73,7 @@ impl Problem {
             node: None,
             stopped: None,
             obstacle: Obstacle::Other,
+            down: None,
             message: message.into(),
             hints: Vec::new(),
         }
@@ -127,6 +131,7 @@ fn unreachable(seen: &Seen<'_>) -> Vec<Problem> {
     let down = silent.map(|(name, down)| Problem {
         hints: down.hints.clone(),
         obstacle: down.obstacle,
+        down: Some(down.clone()),
         ..Problem::on(About::Reachability, name, down.why.clone())
     });
     down.collect()

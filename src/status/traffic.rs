@@ -62,6 +62,7 @@ fn case(from: &NodeName, pairs: &[&NoTraffic], desired: Option<&Desired>) -> Unr
         );
     }
     Unreachable {
+        alike: None,
         class: ErrorClass::Host,
         why: format!(
             "it does not reach pods on {to} (CoreDNS at {pod}): {came_back}, so its own pods do not reach them either"

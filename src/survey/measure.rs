@@ -122,6 +122,7 @@ async fn refused(host: &Host, image: &str, login: Option<&RegistryLogin>) -> Opt
     match timeout(REGISTRY_LIMIT, host.find_image(image, login)).await {
         Ok(found) => found.err().map(|error| Unreachable::of(&error)),
         Err(_) => Some(Unreachable {
+            alike: None,
             class: ErrorClass::Host,
             why: format!(
                 "node `{}` has no answer of the registry of image `{image}` within {} s",

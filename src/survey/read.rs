@@ -17,7 +17,7 @@ use tokio::{
 use super::{members, same::SameContents, traffic};
 use crate::{
     desired::pki::EngineClients,
-    error::{ErrorClass, Explain, Obstacle, Passing},
+    error::{ErrorClass, Explain, Obstacle, Passing, with_causes},
     etcd::EtcdView,
     facts::system,
     facts::{
@@ -185,6 +185,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerP
         Ok(Ok(facts)) => HostView::Reachable(Box::new(facts)),
         Ok(Err(down)) => HostView::Unreachable(down),
         Err(_) => HostView::Unreachable(Unreachable {
+            alike: None,
             obstacle: Obstacle::Silence,
             class: ErrorClass::Transient,
             why: format!(
@@ -305,7 +306,7 @@ pub async fn apis(
     of_each_api(hosts, saved, views, |name| async move {
         let served = match apis.of(&name, engine) {
             Ok(client) => workload::serves(&client).await,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(with_causes(&error)),
         };
         Some(health(&name, served))
     })
@@ -407,7 +408,7 @@ async fn ask(
             hosts.get(&name).await.ok()?;
             let served = match apis.of(&name, engine) {
                 Ok(client) => one_api(&name, hosts, saved, &client, wanted, told).await,
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(with_causes(&error)),
             };
             let (served, version) = match served {
                 Ok(version) => (Ok(()), version),
@@ -501,7 +502,7 @@ async fn judged(
     let told = older.map(|(name, release)| async move {
         let told = match apis.of(name, engine) {
             Ok(client) => workload::removed_apis(&client, release).await,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(with_causes(&error)),
         };
         (name.clone(), told)
     });

@@ -120,7 +120,7 @@ impl<'e> Probe<'e> {
         &self,
         open: impl Future<Output = io::Result<Box<dyn Stream>>> + Send,
     ) -> Result<Kept, String> {
-        let stream = open.await.map_err(|error| error.to_string())?;
+        let stream = open.await.map_err(|error| with_causes(&error))?;
         let tls = match self.component {
             Component::Etcd | Component::Kubelet | Component::KubeProxy | Component::Snapshots => {
                 None

@@ -77,7 +77,7 @@ async fn status_reads_what_answers_names_what_does_not_and_writes_nothing() {
         "cluster `a` does not answer",
         "├─ n2    -        unknown  -    -      unreachable\n",
         "unreachable",
-        "cannot reach node `n2`",
+        "cannot reach 2 nodes (n2, n3): connection refused",
         "unreachable, not in the config",
     ] {
         assert!(ran.stdout.contains(word), "it does not say {word:?}: {ran}");

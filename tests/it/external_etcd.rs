@@ -294,6 +294,7 @@ async fn nodes_come_and_go() {
     // A control plane that is gone for good.
     runner.remote.world(|world| {
         let down = rke_operator::facts::Unreachable {
+            alike: None,
             obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: "no route to host".to_owned(),

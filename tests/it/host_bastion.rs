@@ -165,7 +165,7 @@ async fn a_node_behind_a_bastion_is_in_the_allowed_ranges_too() {
     let site = behind(&["203.0.113.0/24"]);
     insta::assert_snapshot!(refused(&site, "n1").await, @"
     cannot reach node `n1` (through the bastion host 203.0.113.1): the bastion host would look up `n1`; with --allowed-node-cidrs a node behind it has an IP address
-    hint: is `n1` the right address?
+    hint: is that the right address?
     ");
 }
 
@@ -186,7 +186,7 @@ async fn the_bastions_host_key_is_verified() {
     let site = site();
     site.bastion.change_host_key();
     insta::assert_snapshot!(refused(&site, "n1").await, @"
-    cannot reach node `n1` (through the bastion host 203.0.113.1): the host key of the bastion host `203.0.113.1` has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
+    cannot reach node `n1`: the host key of the bastion host `203.0.113.1` has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
     hint: a different key is recorded in test line 1
     hint: if the node was reinstalled, remove that line; if not, this may be a man-in-the-middle attack
     ");
@@ -259,11 +259,11 @@ async fn a_bastion_may_be_reached_through_another_one() {
         panic!("there is no way");
     };
     insta::assert_snapshot!(format!("{}\n\n{}", shown(&changed), shown(&forbidden)), @"
-    cannot reach node `n1` (through the bastion host inner): the host key of the bastion host `inner` (through the bastion host 203.0.113.1) has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
+    cannot reach node `n1`: the host key of the bastion host `inner` (through the bastion host 203.0.113.1) has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
     hint: a different key is recorded in test line 2
     hint: if the node was reinstalled, remove that line; if not, this may be a man-in-the-middle attack
 
-    cannot reach node `n1` (through the bastion host inner): cannot reach the bastion host `inner` (through the bastion host 203.0.113.1): sshd refused the channel (AdministrativelyProhibited)
+    cannot reach node `n1`: cannot reach the bastion host `inner` (through the bastion host 203.0.113.1): sshd refused the channel (AdministrativelyProhibited)
     hint: sshd on the bastion host 203.0.113.1 may set `AllowTcpForwarding no` or `PermitOpen`: allow forwarding for this user
     ");
 }
@@ -275,7 +275,7 @@ async fn a_bastion_that_refuses_the_login_is_asked_once() {
     site.bastion.faults(|faults| faults.refuse_auth = true);
     let (one, other) = tokio::join!(refused(&site, "n1"), refused(&site, "n2"));
     insta::assert_snapshot!(one, @"
-    cannot reach node `n1` (through the bastion host 203.0.113.1): the bastion host `203.0.113.1` refuses the login of `rke` with the SSH key from `~/.ssh/id_ed25519`
+    cannot reach node `n1`: the bastion host `203.0.113.1` refuses the login of `rke` with the SSH key from `~/.ssh/id_ed25519`
     hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `rke` the right user, and is it in `authorized_keys` of `rke` on the bastion host?
     hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the bastion host. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     ");
@@ -378,7 +378,7 @@ async fn an_agent_that_has_nothing_or_is_not_there() {
     cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent has no keys
     hint: `ssh-add FILE` adds one
 
-    cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent at `/nowhere/agent` does not answer: No such file or directory (os error 2)
+    cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent at `/nowhere/agent` does not answer: No such file or directory
     hint: is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` checks both
     ");
     assert_eq!(host.connections(), 0, "nothing is dialled without a key");

@@ -340,7 +340,7 @@ async fn no_way_and_nobody_there_are_two_things() {
     assert_eq!(
         hints,
         [
-            "nothing answers at `10.0.0.2`: is the node up, and is that its address?",
+            "nothing answers there: is the node up, and is that its address?",
             "this machine has no route to `10.0.0.2`: `ip route get 10.0.0.2` here shows why",
             "is the node up, and does a firewall let port 22 through?",
             "nothing listens on port 22 there: is sshd running, and on that port?",

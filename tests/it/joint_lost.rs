@@ -38,6 +38,7 @@ fn without(wish: &Wish, nodes: &[usize]) -> Wish {
 
 fn silent(why: &str) -> Unreachable {
     Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: why.to_owned(),
@@ -132,6 +133,7 @@ fn a_node_that_answers_and_lets_nobody_in_is_not_called_lost() {
         let whole = of(&[WORKER, WORKER]);
         settle(&runner, &whole.intent()).await;
         let why = Unreachable {
+            alike: None,
             obstacle: Obstacle::Other,
             class: ErrorClass::User,
             why: "the host key of node `n3` is not known".to_owned(),

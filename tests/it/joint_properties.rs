@@ -116,6 +116,7 @@ fn switch_off(runner: &Runner, nodes: usize, off: u8) {
         .filter(|(at, _)| off >> at & 1 == 1)
         .map(|(_, name)| {
             let why = Unreachable {
+                alike: None,
                 obstacle: Obstacle::Silence,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),

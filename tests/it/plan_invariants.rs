@@ -26,6 +26,7 @@ use crate::{
 
 fn down() -> Unreachable {
     Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "node `n1` did not answer".to_owned(),

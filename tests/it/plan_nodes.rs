@@ -46,6 +46,7 @@ fn with(want: &Desired, component: Component) -> impl Iterator<Item = &NodeName>
 
 fn silent() -> Unreachable {
     Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "it is off".to_owned(),

@@ -185,6 +185,7 @@ fn invariant_01_a_node_that_does_not_answer_is_noted_and_keeps_the_state() {
     world.down.insert(
         one(),
         Unreachable {
+            alike: None,
             obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: "connection refused".to_owned(),

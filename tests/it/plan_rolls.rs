@@ -56,6 +56,7 @@ fn node(number: usize) -> NodeName {
 
 fn silence(world: &mut World, name: &NodeName) {
     let down = Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "it is off".to_owned(),

@@ -524,6 +524,7 @@ fn everything_in_the_way_is_said_at_once() {
 fn a_host_that_is_down_refuses_with_its_own_words() {
     let mut world = world_with(|_| {});
     let down = Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Transient,
         why: "node `n1` did not answer".to_owned(),
@@ -534,7 +535,7 @@ fn a_host_that_is_down_refuses_with_its_own_words() {
     let error = plan::up(&want(), &have).unwrap_err();
     assert_eq!(
         shown(&error),
-        "error: node `n1` did not answer\n\nhint: is it on?\n(exit 2)"
+        "error: nothing is changed: etcd's only node is unreachable: node `n1` did not answer\n\nhint: is it on?\n(exit 2)"
     );
     assert_eq!(error.class(), ErrorClass::Transient);
 }

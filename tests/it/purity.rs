@@ -121,7 +121,7 @@ const IMPURE: [(&str, &[&str]); 9] = [
 ];
 
 /// The crates that pure modules may use, and what of them when it is not everything.
-const CRATES: [(&str, &[&str]); 33] = [
+const CRATES: [(&str, &[&str]); 34] = [
     ("annotate_snippets", &[]),
     ("base64", &[]),
     // Types of requests that are built here and sent elsewhere.
@@ -129,6 +129,8 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("bytes", &[]),
     ("hex", &[]),
     ("hmac", &[]),
+    // An error is recognised.
+    ("hyper_util", &["client::legacy::Error"]),
     ("ipnet", &[]),
     (
         "jiff",

@@ -146,6 +146,7 @@ fn a_run_that_cannot_go_on_says_that_what_it_has_done_stays() {
     block_on(async {
         let dies = |world: &mut World| {
             let down = Unreachable {
+                alike: None,
                 obstacle: Obstacle::Silence,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),

@@ -30,6 +30,7 @@ use crate::{
 
 fn silent() -> HostView {
     HostView::Unreachable(Unreachable {
+        alike: None,
         obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "no route to host".to_owned(),

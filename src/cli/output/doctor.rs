@@ -7,7 +7,7 @@ use super::{
     table::{Cell, Tone, paragraph, plain},
 };
 use crate::{
-    facts::ReachedBy,
+    facts::{ReachedBy, by_cause},
     status::doctor::{Diagnosis, Finding, Machine, NodeDiagnosis, Severity},
 };
 
@@ -37,7 +37,16 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
     ] {
         let found = diagnosis.findings.iter();
         let found = found.filter(|finding| finding.severity == severity);
-        let lines: Vec<String> = found.flat_map(|finding| lines(finding, page)).collect();
+        let (down, others): (Vec<_>, Vec<_>) = found.partition(|finding| finding.down.is_some());
+        let down = down
+            .into_iter()
+            .filter_map(|finding| finding.node.as_ref().zip(finding.down.as_ref()));
+        let down = by_cause(down).into_iter().flat_map(|group| {
+            let text = group.named();
+            item("  - ", &text, &group.hints, page)
+        });
+        let others = others.into_iter().flat_map(|finding| lines(finding, page));
+        let lines: Vec<String> = down.chain(others).collect();
         if !lines.is_empty() {
             sections.push(format!("{heading}\n{}", lines.join("\n")));
         }
@@ -109,12 +118,17 @@ fn lines(finding: &Finding, page: Page) -> Vec<String> {
     let named = |node: &str| finding.message.contains(&format!("`{node}`"));
     let node = finding.node.as_ref().filter(|node| !named(&node.0));
     let head = node.map_or_else(|| "  - ".to_owned(), |node| format!("  - {node}: "));
+    item(&head, &finding.message, &finding.hints, page)
+}
+
+/// A message behind a head, and its hints.
+fn item(head: &str, message: &str, hints: &[String], page: Page) -> Vec<String> {
     let mut lines = Vec::new();
-    for (at, line) in finding.message.lines().enumerate() {
-        let head = if at == 0 { &head } else { "    " };
+    for (at, line) in message.lines().enumerate() {
+        let head = if at == 0 { head } else { "    " };
         lines.push(paragraph(head, line.trim(), page));
     }
-    lines.extend(finding.hints.iter().map(|hint| {
+    lines.extend(hints.iter().map(|hint| {
         let line = paragraph("    hint: ", hint, page);
         line.replacen("hint:", &page.paint.hint("hint:"), 1)
     }));

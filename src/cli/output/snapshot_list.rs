@@ -202,6 +202,7 @@ mod tests {
             ),
         ]);
         let why = Unreachable {
+            alike: None,
             class: ErrorClass::Host,
             why: "no route".to_owned(),
             hints: Vec::new(),

@@ -8,6 +8,7 @@ use super::{
     table::{Branch, Cell, Tone, paragraph, tree},
 };
 use crate::{
+    facts::by_cause,
     model::{NodeName, Role},
     plan::Cause,
     snapshots::record::Grade,
@@ -337,8 +338,16 @@ fn problems(status: &Status, page: Page) -> String {
         return String::new();
     }
     let mut lines = vec!["\nproblems".to_owned()];
-    let mut hints: Vec<&str> = Vec::new();
-    for problem in &status.problems {
+    let down = status.problems.iter();
+    let down = down.filter_map(|problem| problem.node.as_ref().zip(problem.down.as_ref()));
+    let down = by_cause(down);
+    for group in &down {
+        lines.push(paragraph("  - ", &group.named(), page));
+    }
+    let hints = down.iter().flat_map(|group| &group.hints);
+    let mut hints: Vec<&str> = hints.map(String::as_str).collect();
+    let others = status.problems.iter();
+    for problem in others.filter(|problem| problem.down.is_none()) {
         let head = problem
             .node
             .as_ref()

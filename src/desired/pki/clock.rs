@@ -48,6 +48,7 @@ pub fn left_out(intent: &Intent, have: &Actual, now: Timestamp) -> BTreeMap<Node
     });
     off.map(|clock| {
         let why = Unreachable {
+            alike: None,
             class: ErrorClass::Host,
             why: format!(
                 "the clock of node `{}` is {} this machine's",

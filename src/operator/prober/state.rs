@@ -279,6 +279,7 @@ mod tests {
 
     fn away(obstacle: Obstacle) -> Unreachable {
         Unreachable {
+            alike: None,
             class: ErrorClass::Host,
             why: "it does not answer".to_owned(),
             hints: vec![],

@@ -397,6 +397,7 @@ impl Task {
 
 fn no_list(name: &NodeName) -> Unreachable {
     Unreachable {
+        alike: None,
         class: ErrorClass::Host,
         why: format!(
             "Docker on node `{name}` did not list its containers within {} s",

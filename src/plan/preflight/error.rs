@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, distinct},
+    facts::UnreachableNodes,
     model::NodeName,
 };
 
@@ -43,6 +44,8 @@ pub struct PreflightErrors {
     pub errors: Vec<PreflightError>,
     /// Whether the config asks for another value of what a cluster keeps for good: a range, the domain, the plugin.
     pub immutable: bool,
+    /// Why nodes do not answer without which nothing can be done; the last of the errors says so.
+    pub down: Vec<UnreachableNodes>,
 }
 
 impl PreflightErrors {
@@ -54,6 +57,7 @@ impl PreflightErrors {
             Err(Self {
                 errors,
                 immutable: false,
+                down: Vec::new(),
             })
         }
     }
@@ -61,12 +65,22 @@ impl PreflightErrors {
 
 impl std::fmt::Display for PreflightErrors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let [only] = self.errors.as_slice() {
-            return f.write_str(&only.message);
+        let indent = if let [only] = self.errors.as_slice() {
+            f.write_str(&only.message)?;
+            "  "
+        } else {
+            write!(f, "preflight found {} problems:", self.errors.len())?;
+            for error in &self.errors {
+                write!(f, "\n  {}", error.message)?;
+            }
+            "    "
+        };
+        if let ([_], [only]) = (self.errors.as_slice(), self.down.as_slice()) {
+            return write!(f, ": {}", only.named());
         }
-        write!(f, "preflight found {} problems:", self.errors.len())?;
-        for error in &self.errors {
-            write!(f, "\n  {}", error.message)?;
+        for (index, group) in self.down.iter().enumerate() {
+            let colon = if index == 0 { ":" } else { "" };
+            write!(f, "{colon}\n{indent}{}", group.named())?;
         }
         Ok(())
     }
@@ -77,16 +91,19 @@ impl std::error::Error for PreflightErrors {}
 impl Explain for PreflightErrors {
     fn class(&self) -> ErrorClass {
         let classes = self.errors.iter().map(|error| error.class);
+        let classes = classes.chain(self.down.iter().map(|group| group.class));
         ErrorClass::first(classes).unwrap_or(ErrorClass::Transient)
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
-        let mut hints: Vec<Cow<'static, str>> = Vec::new();
-        for hint in self.errors.iter().flat_map(|error| &error.hints) {
-            if !hints.iter().any(|known| known == hint) {
-                hints.push(Cow::Owned(hint.clone()));
-            }
-        }
-        hints
+        let hints = self.errors.iter().flat_map(|error| &error.hints);
+        let hints = hints.chain(self.down.iter().flat_map(|group| &group.hints));
+        let hints = distinct(hints).into_iter();
+        hints.cloned().map(Cow::Owned).collect()
+    }
+
+    fn apart_from_nodes(&self) -> Option<String> {
+        let errors = self.errors.iter().map(|error| error.message.as_str());
+        (!self.down.is_empty()).then(|| errors.collect::<Vec<_>>().join("\n"))
     }
 }

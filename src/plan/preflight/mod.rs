@@ -1,6 +1,6 @@
 //! Everything that prevents `up`, at once. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod addresses;
 mod error;
@@ -32,7 +32,7 @@ use super::diff::Diff;
 use crate::{
     desired::Desired,
     error::ErrorClass,
-    facts::{Actual, ApiView, HostView},
+    facts::{Actual, ApiView, HostView, UnreachableNodes, by_cause},
     model::{Component, NodeName, Role, path, quoted},
 };
 
@@ -70,13 +70,15 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
             }),
         }
     }
-    errors.extend(too_few(want, have));
     errors.extend(etcd_lost_its_data(have));
     errors.extend(lost::errors(want, have));
     errors.extend(leavers::errors(want, have));
     errors.extend(one_machine_twice(diff));
+    let few = too_few(want, have).err();
+    errors.extend(few.as_ref().map(|few| few.error(have)));
     PreflightErrors::unless_empty(errors).map_err(|errors| PreflightErrors {
         immutable,
+        down: few.map_or_else(Vec::new, |few| few.down(have)),
         ..errors
     })
 }
@@ -91,6 +93,33 @@ pub fn strangers(have: &Actual) -> Result<(), PreflightErrors> {
     PreflightErrors::unless_empty(errors.collect())
 }
 
+/// Too few nodes answer for anything to be brought about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooFew {
+    /// What is missing, as a sentence fragment.
+    pub why: String,
+    /// The nodes that do not answer and would be needed.
+    pub nodes: BTreeSet<NodeName>,
+}
+
+impl TooFew {
+    /// Who has to act: those who have to for the nodes.
+    fn error(&self, have: &Actual) -> PreflightError {
+        let classes = self.down(have).into_iter().map(|group| group.class);
+        PreflightError {
+            node: None,
+            message: format!("nothing is changed: {}", self.why),
+            hints: Vec::new(),
+            class: ErrorClass::first(classes).unwrap_or(ErrorClass::Host),
+        }
+    }
+
+    fn down(&self, have: &Actual) -> Vec<UnreachableNodes> {
+        let down = have.unreachable();
+        by_cause(down.filter(|(name, _)| self.nodes.contains(*name)))
+    }
+}
+
 /// A survey never fails because of a host. But without a control plane, or without a majority of
 /// etcd's hosts, nothing can be brought about: says which of both it is. An external etcd has no hosts: whether
 /// that answers, [`external_etcd`] tells.
@@ -98,48 +127,35 @@ pub fn enough_answer<'a>(
     etcd: impl IntoIterator<Item = &'a NodeName>,
     control_planes: impl IntoIterator<Item = &'a NodeName>,
     have: &Actual,
-) -> Result<(), String> {
+) -> Result<(), TooFew> {
     let (up, down): (Vec<_>, Vec<_>) = etcd.into_iter().partition(|name| have.up(name).is_some());
     if have.etcd.external().is_none() && up.len() <= down.len() {
         let all = up.len() + down.len();
-        let (needs, answer) = (all / 2 + 1, up.len());
-        return Err(format!(
-            "etcd needs {needs} of its {all} nodes, and {answer} can be worked on"
-        ));
+        let needs = all / 2 + 1;
+        let why = match (all, up.len()) {
+            (1, _) => "etcd's only node is unreachable".to_owned(),
+            (_, 0) => format!("etcd needs {needs} of its {all} nodes, and none is reachable"),
+            (_, 1) => format!("etcd needs {needs} of its {all} nodes, and only 1 is reachable"),
+            (_, few) => {
+                format!("etcd needs {needs} of its {all} nodes, and only {few} are reachable")
+            }
+        };
+        let nodes = down.into_iter().cloned().collect();
+        return Err(TooFew { why, nodes });
     }
-    let mut planes = control_planes.into_iter();
-    if planes.any(|name| have.up(name).is_some()) {
+    let planes: BTreeSet<NodeName> = control_planes.into_iter().cloned().collect();
+    if planes.iter().any(|name| have.up(name).is_some()) {
         return Ok(());
     }
-    Err("no control plane can be worked on".to_owned())
+    Err(TooFew {
+        why: "no control plane is reachable".to_owned(),
+        nodes: planes,
+    })
 }
 
-fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+fn too_few(want: &Desired, have: &Actual) -> Result<(), TooFew> {
     let with = |component| want.with(component);
-    let Err(why) = enough_answer(with(Component::Etcd), with(Component::ApiServer), have) else {
-        return Vec::new();
-    };
-    let silent = want
-        .hosts
-        .keys()
-        .filter_map(|name| match have.hosts.get(name) {
-            Some(HostView::Unreachable(down)) => Some(PreflightError {
-                node: Some(name.clone()),
-                message: down.why.clone(),
-                hints: down.hints.clone(),
-                class: down.class,
-            }),
-            Some(HostView::Reachable(_)) | None => None,
-        });
-    let first = PreflightError {
-        node: None,
-        message: format!("nothing is changed while that is so: {why}"),
-        hints: Vec::new(),
-        class: ErrorClass::Host,
-    };
-    // Where there is one node, what is the matter with it says it all.
-    let first = (want.hosts.len() > 1).then_some(first);
-    first.into_iter().chain(silent).collect()
+    enough_answer(with(Component::Etcd), with(Component::ApiServer), have)
 }
 
 /// An etcd that started without its disk serves an empty cluster. Whatever is written to it then

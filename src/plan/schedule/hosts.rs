@@ -52,7 +52,7 @@ pub(super) fn silent(diff: &Diff<'_>) -> Part {
     names
         .filter_map(|name| match diff.have.hosts.get(name) {
             Some(HostView::Unreachable(down)) => {
-                let text = format!("does not answer and is left as it is: {}", down.why);
+                let text = format!("does not answer and is left as it is: {}", down.cause());
                 let why = Held::Silent(down.why.clone());
                 Some(Note::left(name, text, Waits::Node, why))
             }

@@ -94,7 +94,7 @@ pub fn remove_as(
             }
             HostView::Unreachable(why) => {
                 kept = true;
-                let text = format!("does not answer and keeps what it has: {}", why.why);
+                let text = format!("does not answer and keeps what it has: {}", why.cause());
                 notes.push(note(host, text));
                 continue;
             }
@@ -300,7 +300,7 @@ fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
     for (host, view) in &have.hosts {
         match view {
             HostView::Unreachable(down) => {
-                notes.push(note(host, format!("does not answer: {}", down.why)));
+                notes.push(note(host, format!("does not answer: {}", down.cause())));
             }
             HostView::Reachable(facts) => {
                 let Some(claim) = facts.claim() else {

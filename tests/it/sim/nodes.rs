@@ -23,6 +23,7 @@ impl SimRemote {
 
     pub(crate) fn kill(&self, node: &str) {
         let down = Unreachable {
+            alike: None,
             obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: format!("cannot reach node `{node}`: no route to host"),

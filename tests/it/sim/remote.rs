@@ -782,6 +782,7 @@ impl Inner {
                 Err(down) => down.clone(),
                 Ok(_) if self.world.truth.hosts.contains_key(name) => return None,
                 Ok(_) => Unreachable {
+                    alike: None,
                     obstacle: Obstacle::Silence,
                     class: ErrorClass::Host,
                     why: format!("cannot reach node `{name}`: no such host"),

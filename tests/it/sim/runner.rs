@@ -276,6 +276,7 @@ impl Runner {
     /// From now on a node does not answer.
     pub(crate) fn switch_off(&self, node: &str) {
         let why = Unreachable {
+            alike: None,
             obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: "it is off".to_owned(),

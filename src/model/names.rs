@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
-use crate::model::NodeName;
+use super::NodeName;
 
 /// A list of more parts than this is cut by [`some_ranges`].
 const PARTS: usize = 4;
@@ -11,13 +11,13 @@ const PARTS: usize = 4;
 const RANGE: usize = 3;
 
 /// All names; those that count on without a gap as first and last.
-pub(super) fn ranges(names: &BTreeSet<&NodeName>) -> String {
+pub fn ranges(names: &BTreeSet<&NodeName>) -> String {
     let parts: Vec<_> = parts(names).into_iter().map(|(text, _)| text).collect();
     parts.join(", ")
 }
 
 /// The first of these ranges, and how many nodes there are besides.
-pub(super) fn some_ranges(names: &BTreeSet<&NodeName>) -> String {
+pub fn some_ranges(names: &BTreeSet<&NodeName>) -> String {
     let parts = parts(names);
     if parts.len() <= PARTS {
         return ranges(names);
