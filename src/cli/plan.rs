@@ -38,8 +38,8 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
     owner::refuse_others(&environment).await?;
+    remove::known(&environment).await?;
     let intent = if args.remove {
-        remove::known(&environment).await?;
         remove::intent_unless_saved(file, &environment, session).await?
     } else {
         Some(intent::load_whole(file, session).await?.intent)

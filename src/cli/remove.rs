@@ -119,13 +119,17 @@ async fn saved(environment: &Environment) -> Result<Option<ClusterState>, CliErr
     })
 }
 
-/// Refuses names of nodes that the cluster does not have.
+/// Refuses names of nodes that the cluster does not have, before anything is dialled.
 pub(super) async fn known(environment: &Environment) -> Result<(), CliError> {
+    let saved = saved(environment).await?;
+    if saved.is_none() && environment.recover.is_some() {
+        // The state is on the nodes, and names are compared with it when it is read.
+        return Ok(());
+    }
     let named = Named {
         lose: environment.lose.clone(),
         clean: environment.clean.clone(),
     };
-    let saved = saved(environment).await?;
     Ok(plan::known(&named, saved.as_ref())?)
 }
 

@@ -16,6 +16,7 @@ use super::{
     },
     owner,
     prompt::AskConsent,
+    remove,
     report::{CliError, Failure},
     rke_state,
     session::{Session, kubeconfig_beside},
@@ -48,6 +49,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
+    remove::known(&environment).await?;
     owner::take_over(&environment).await?;
     let run = Run {
         goal: Goal::Up(&intent),

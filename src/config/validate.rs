@@ -10,6 +10,7 @@ use super::{
     },
     tree::{Entry, Value},
 };
+pub(super) use crate::model::nearest;
 
 /// What the walk found.
 #[derive(Default)]
@@ -285,23 +286,6 @@ fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
         Some(key) => problem.hint(format!("did you mean `{}`?", key.name)),
         None => problem.hint("remove it: RKE has no such key, and ignores it"),
     }
-}
-
-/// The name that was probably meant.
-pub(super) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.'], "");
-    let written = plain(written);
-    let length = written.chars().count();
-    names
-        .filter_map(|name| {
-            let (plain, most) = (plain(name), (name.len() / 3).max(1));
-            // No distance is less than that of the lengths, and a long text takes long to compare.
-            let may_be = plain.chars().count().abs_diff(length) <= most;
-            let distance = may_be.then(|| strsim::damerau_levenshtein(&written, &plain))?;
-            (distance <= most).then_some((distance, name))
-        })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
 }
 
 /// Where a key that stands in the wrong place belongs.

@@ -579,6 +579,7 @@ async fn a_name_that_is_no_node_is_not_given_up() {
         assert!(ran.stderr.contains(why), "{ran}");
     }
     assert_eq!(site.state(), before);
+    assert_eq!(site.node.connections(), 0, "the node was dialled");
 }
 
 /// The node answers the bastion only; the agent is the person's own.

@@ -11,6 +11,7 @@ use crate::{
     model::{
         Named, NodeName,
         label::{CLEAN, LOSE},
+        nearest, quoted_first,
     },
     plan::{Guard, guard, lost, roles::GivenUp},
     state::ClusterState,
@@ -101,21 +102,41 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
     PreflightErrors::unless_empty(errors.chain(unclean).collect())
 }
 
-/// Refuses names that the cluster does not have, for a removal: they would have no effect without a message.
+/// How many nodes a hint names.
+const NAMED: usize = 10;
+
+/// Refuses names that the cluster does not have, by its state alone: they would have no effect, or only an error after
+/// a survey of all nodes.
 pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), PreflightErrors> {
     let is_node = |name: &&NodeName| saved.is_some_and(|saved| saved.inventory.contains_key(*name));
+    let names = || saved.into_iter().flat_map(|saved| saved.inventory.keys());
     let clean = named.clean.iter().map(|name| (name, "clean", CLEAN));
     let all = clean.chain(named.lose.iter().map(|name| (name, "lose", LOSE)));
     let unknown = all.filter(|(name, ..)| !is_node(name));
     let errors = unknown.map(|(name, flag, annotation)| PreflightError {
         node: Some(name.clone()),
         message: format!("the cluster has no node `{name}`"),
-        hints: vec![format!(
-            "remove `{name}` from `--{flag}` (of a `Cluster`: the annotation `{annotation}`)"
-        )],
+        hints: meant(name, names())
+            .into_iter()
+            .chain([format!(
+                "remove `{name}` from `--{flag}` (of a `Cluster`: the annotation `{annotation}`)"
+            )])
+            .collect(),
         class: ErrorClass::User,
     });
     PreflightErrors::unless_empty(errors.collect())
+}
+
+/// The nodes that there are, the one that was probably meant first.
+fn meant<'a>(name: &NodeName, names: impl Iterator<Item = &'a NodeName> + Clone) -> Vec<String> {
+    let near = nearest(&name.0, names.clone().map(|name| name.0.as_str()));
+    let near = near.map(|near| format!("did you mean `{near}`?"));
+    let mut names = names.peekable();
+    let all = match names.peek() {
+        Some(_) => format!("its nodes are {}", quoted_first(NAMED, names)),
+        None => "it has no nodes yet: there is no state of it".to_owned(),
+    };
+    near.into_iter().chain([all]).collect()
 }
 
 /// Why a node that a person wants cleaned is not.
@@ -262,5 +283,36 @@ fn not_given_up(name: &NodeName, why: &str, hint: &str) -> PreflightError {
         message: format!("node `{name}` is not given up: {why}"),
         hints: vec![hint.to_owned()],
         class: ErrorClass::Host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{error::Explain, state::tests::saved};
+
+    /// C10: by the state alone, with the names that there are and the one that was meant.
+    #[test]
+    fn a_name_that_the_cluster_does_not_have_is_answered_with_those_it_has() {
+        let mut state = saved("a");
+        let entry = state.inventory.values().next().unwrap().clone();
+        for name in ["worker-1", "worker-2"] {
+            state.inventory.insert(name.into(), entry.clone());
+        }
+        let of = |lose: &str, saved: Option<&ClusterState>| {
+            let named = Named {
+                lose: [lose.into()].into(),
+                ..Named::default()
+            };
+            known(&named, saved).map_err(|errors| errors.hints().join("\n"))
+        };
+        assert_eq!(of("worker-1", Some(&state)), Ok(()));
+        let near = of("worker1", Some(&state)).unwrap_err();
+        assert!(near.starts_with("did you mean `worker-1`?\n"), "{near}");
+        assert!(near.contains("`worker-1`, `worker-2`"), "{near}");
+        let other = of("nosuch", Some(&state)).unwrap_err();
+        assert!(other.starts_with("its nodes are `"), "{other}");
+        let none = of("worker-1", None).unwrap_err();
+        assert!(none.contains("no state"), "{none}");
     }
 }
