@@ -32,7 +32,8 @@ use crate::{
 pub(super) struct Opening {
     /// `--accept-new-host-keys`.
     pub(super) accept_new_host_keys: bool,
-    /// Host keys that are taken are recorded. Not by `plan`: it writes nothing anywhere.
+    /// Host keys that `--accept-new-host-keys` accepts are recorded. Not by commands that only read: they write nothing
+    /// that a person has not agreed to.
     pub(super) record_host_keys: bool,
     /// `--recover`.
     pub(super) recover: Option<ClusterId>,
@@ -69,6 +70,11 @@ impl Opening {
             ..Self::default()
         }
     }
+
+    /// A key that a person accepts at the question is recorded by every command, as ssh does: it is asked about once.
+    const fn records(&self) -> bool {
+        self.record_host_keys || !self.accept_new_host_keys
+    }
 }
 
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
@@ -80,7 +86,7 @@ pub(super) fn open(
     let files = known_hosts_files();
     let host_keys = KnownHosts::from_files(&files, policy(&opening, session))
         .map_err(|source| Failure::KnownHosts { source })?;
-    let host_keys = if opening.record_host_keys {
+    let host_keys = if opening.records() {
         host_keys
     } else {
         host_keys.unrecorded()
@@ -193,5 +199,31 @@ impl KeyRing for KeyFiles {
             Ok(Credential::Key(key.pem, certificate.transpose()?))
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C7: three servers were nine questions, because only `up` recorded the answers.
+    #[test]
+    fn what_a_person_accepts_is_recorded_by_every_command() {
+        let trust = |accept_new_host_keys| Trust {
+            accept_new_host_keys,
+        };
+        let reads = |accept_new_host_keys| Opening {
+            accept_new_host_keys,
+            ..Opening::default()
+        };
+        for (opening, records) in [
+            (Opening::to_change(&trust(false)), true),
+            (Opening::to_change(&trust(true)), true),
+            (reads(false), true),
+            // Nobody was asked: a command that only reads leaves no trace.
+            (reads(true), false),
+        ] {
+            assert_eq!(opening.records(), records, "{opening:?}");
+        }
     }
 }

@@ -287,6 +287,21 @@ async fn keys_that_are_taken_are_recorded() {
     );
 }
 
+#[tokio::test]
+async fn a_key_that_a_person_accepts_is_asked_about_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [folder.path().join("known_hosts")];
+    let load = |answer: bool| {
+        let ask: Ask = Box::new(move |_, _, _| async move { answer }.boxed());
+        KnownHosts::from_files(&files, Policy::Ask(ask)).unwrap()
+    };
+    let verify = async |known: KnownHosts| known.verify(&at("n", 22), ED, &[]).await.unwrap();
+    assert_eq!(verify(load(false)).await, UNKNOWN);
+    assert!(!files[0].exists(), "refused, and recorded");
+    assert_eq!(verify(load(true)).await, TAKEN);
+    assert_eq!(verify(load(false)).await, HostKeyVerdict::Trusted);
+}
+
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
