@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     config::Intent,
-    converge::{self, RestoreError},
+    converge::{self, Dialled, RestoreError},
     desired,
     environment::Environment,
     etcd::snapshot::{Found, SnapshotName},
@@ -42,7 +42,8 @@ pub(super) async fn held(
         say: &|said| session.screen.print_unless_quiet(said),
     };
     let mut found = Vec::new();
-    for node in &nodes {
+    let Dialled { up, mut down } = converge::dial_all(&hosts, nodes).await;
+    for node in &up {
         match hosts.look(node, sought).await {
             Ok(Found::Whole { .. }) => {
                 let place = environment.store.place();
@@ -76,10 +77,10 @@ pub(super) async fn held(
                 found.push(format!("{node}: `{}` is there as a zip", name.as_str()));
             }
             Ok(Found::Not(what)) => found.push(format!("{node}: `{}` {what}", name.as_str())),
-            Err(why) => found.push(format!("{node}: {}", why.why)),
+            Err(why) => down.push((node.clone(), why)),
         }
     }
-    Err(RestoreError::NoSuchSnapshot { found }.into())
+    Err(RestoreError::on_none(found, down).into())
 }
 
 /// What the program on the node says, and the document that it has written.

@@ -56,7 +56,10 @@ pub use purpose::{
     AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
 };
 pub use reach::{Reached, reach};
-pub use restore::{Named, RestoreError, another, fetch, id_of, may_restore, restore_of, with_etcd};
+pub use restore::{
+    Dialled, Named, RestoreError, another, dial_all, fetch, id_of, may_restore, restore_of,
+    with_etcd,
+};
 pub use snapshot::{AskedSnapshot, SavedSnapshots, save_snapshots};
 use turn::InTurn;
 use waited::Waited;

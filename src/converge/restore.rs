@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use futures::future::join_all;
+
 use super::{Goal, Purpose, targets};
 use crate::{
     apply::remote::RemoteSession,
@@ -11,10 +13,11 @@ use crate::{
         pki::{Restore, RestoreRequest},
     },
     environment::Environment,
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, distinct},
     etcd::snapshot::{BEYOND, Found, SnapshotName},
+    facts::{Unreachable, UnreachableNodes, by_cause},
     model::{AgentProgram, Bucket, ClusterId, KubernetesVersion, NodeName, Role},
-    snapshots::seek::Sought,
+    snapshots::seek::{SnapshotFiles, Sought},
     state::{ClusterState, EtcdEpoch, SnapshotRef},
 };
 
@@ -26,6 +29,14 @@ pub enum RestoreError {
     NoSuchSnapshot {
         /// What was found, or why nothing could be looked at.
         found: Vec<String>,
+    },
+    /// Nodes that may have the snapshot are not reachable.
+    #[error("{}", not_seen(found, down))]
+    NotSeen {
+        /// What the others have.
+        found: Vec<String>,
+        /// The nodes, and why.
+        down: Vec<(NodeName, Unreachable)>,
     },
     /// The snapshot cannot be read.
     #[error("snapshot `{name}` on node `{node}` cannot be read: {why}")]
@@ -70,9 +81,35 @@ pub(super) fn list(lines: &[String]) -> String {
     each.collect()
 }
 
+fn not_seen(found: &[String], down: &[(NodeName, Unreachable)]) -> String {
+    let groups = by_cause(down.iter().map(|(node, why)| (node, why)));
+    let lines: Vec<String> = groups.iter().map(UnreachableNodes::named).collect();
+    let lines = list(&[found, lines.as_slice()].concat());
+    if found.is_empty() {
+        format!("cannot look for the snapshot: no node with etcd is reachable:{lines}")
+    } else {
+        format!("the snapshot is on no node that is reachable:{lines}")
+    }
+}
+
+impl RestoreError {
+    /// No node has it: those that are reachable have `found`, and the others may have it.
+    pub fn on_none(found: Vec<String>, down: Vec<(NodeName, Unreachable)>) -> Self {
+        if down.is_empty() {
+            Self::NoSuchSnapshot { found }
+        } else {
+            Self::NotSeen { found, down }
+        }
+    }
+}
+
 impl Explain for RestoreError {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::NotSeen { down, .. } => {
+                let classes = down.iter().map(|(_, why)| why.class);
+                ErrorClass::first(classes).unwrap_or(ErrorClass::Host)
+            }
             Self::NoSuchSnapshot { .. }
             | Self::Another { .. }
             | Self::AndUpgrade { .. }
@@ -89,6 +126,11 @@ impl Explain for RestoreError {
                 "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it"
                     .into(),
             ],
+            Self::NotSeen { down, .. } => {
+                let groups = by_cause(down.iter().map(|(node, why)| (node, why)));
+                let hints = groups.into_iter().flat_map(|group| group.hints);
+                distinct(hints).into_iter().map(Cow::Owned).collect()
+            }
             Self::Unreadable { .. } => {
                 vec!["take another snapshot, or copy this one there again".into()]
             }
@@ -145,8 +187,9 @@ pub async fn restore_of(
         return Ok(RestoreRequest::Begin(Restore::of(epoch)));
     }
     let session = session(intent, Some(saved), environment).await;
-    fetch_by(&*session, named, intent, Some(saved)).await?;
-    let found = find(&*session, named, intent, saved).await?;
+    let nodes = dial_all(session.files(), with_etcd(intent, Some(saved))).await;
+    fetch_by(&*session, named, &nodes, intent, Some(saved)).await?;
+    let found = find(&*session, named, nodes, intent, saved).await?;
     Ok(RestoreRequest::Begin(found))
 }
 
@@ -204,12 +247,35 @@ pub async fn fetch(
     environment: &Environment,
 ) -> Result<(), RestoreError> {
     let session = session(intent, saved, environment).await;
-    fetch_by(&*session, named, intent, saved).await
+    let nodes = dial_all(session.files(), with_etcd(intent, saved)).await;
+    fetch_by(&*session, named, &nodes, intent, saved).await
+}
+
+/// Nodes with etcd, each of which was dialled once.
+pub struct Dialled {
+    /// Those that answer, in the order in which they are asked.
+    pub up: Vec<NodeName>,
+    /// Those that do not, and why. None is dialled again.
+    pub down: Vec<(NodeName, Unreachable)>,
+}
+
+/// Dials all of them at once.
+pub async fn dial_all(files: &dyn SnapshotFiles, nodes: Vec<NodeName>) -> Dialled {
+    let dialled = join_all(nodes.iter().map(|node| files.reach(node))).await;
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    for (node, result) in nodes.into_iter().zip(dialled) {
+        match result {
+            Ok(()) => up.push(node),
+            Err(why) => down.push((node, why)),
+        }
+    }
+    Dialled { up, down }
 }
 
 async fn fetch_by(
     session: &dyn RemoteSession,
     named: Named<'_>,
+    nodes: &Dialled,
     intent: &Intent,
     saved: Option<&ClusterState>,
 ) -> Result<(), RestoreError> {
@@ -220,15 +286,18 @@ async fn fetch_by(
     let (id, image) = (id_of(saved), desired::etcd_tools(intent));
     let sought = sought(&named, intent, &id, &image);
     let files = session.files();
-    let nodes = with_etcd(intent, saved);
-    for node in &nodes {
+    let Dialled { up, down } = nodes;
+    if up.is_empty() {
+        return Err(RestoreError::on_none(Vec::new(), down.clone()));
+    }
+    for node in up {
         let found = files.look(node, sought).await;
         if matches!(found, Ok(Found::Whole { .. })) {
             return Ok(());
         }
     }
     let mut failed = Vec::new();
-    for node in &nodes {
+    for node in up {
         match files.fetch(node, sought, bucket, agent).await {
             Ok(()) => {
                 let name = named.name.as_str();
@@ -260,6 +329,7 @@ fn sought<'a>(
 async fn find(
     session: &dyn RemoteSession,
     named: Named<'_>,
+    nodes: Dialled,
     intent: &Intent,
     saved: &ClusterState,
 ) -> Result<Restore, RestoreError> {
@@ -268,7 +338,8 @@ async fn find(
     let sought = sought(&named, intent, &saved.cluster_id, &image);
     let files = session.files();
     let mut found = Vec::new();
-    for node in &with_etcd(intent, Some(saved)) {
+    let Dialled { up, mut down } = nodes;
+    for node in &up {
         match files.look(node, sought).await {
             Ok(Found::Whole {
                 encrypted: true, ..
@@ -306,8 +377,8 @@ async fn find(
             }
             Ok(Found::Zipped) => found.push(format!("{node}: `{name}` is there as a zip")),
             Ok(Found::Not(what)) => found.push(format!("{node}: `{name}` {what}")),
-            Err(why) => found.push(format!("{node}: {}", why.why)),
+            Err(why) => down.push((node.clone(), why)),
         }
     }
-    Err(RestoreError::NoSuchSnapshot { found })
+    Err(RestoreError::on_none(found, down))
 }

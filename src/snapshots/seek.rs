@@ -31,6 +31,9 @@ pub struct Sought<'a> {
 
 /// The folders of snapshots of the nodes of a run. Nothing of the cluster is changed.
 pub trait SnapshotFiles: Send + Sync {
+    /// Connects to that node.
+    fn reach<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<(), Unreachable>>;
+
     /// What that node has; a zip of RKE is unpacked next to it.
     fn look<'a>(
         &'a self,
@@ -74,6 +77,10 @@ pub trait SnapshotFiles: Send + Sync {
 }
 
 impl SnapshotFiles for Hosts {
+    fn reach<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<(), Unreachable>> {
+        async move { self.get(node).await.map(drop) }.boxed()
+    }
+
     fn look<'a>(
         &'a self,
         node: &'a NodeName,

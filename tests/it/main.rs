@@ -35,6 +35,7 @@ mod cli_json;
 mod cli_node;
 mod cli_rke;
 mod cli_status;
+mod cli_unreachable;
 mod cli_usage;
 mod config_bad;
 mod config_golden;

@@ -379,6 +379,11 @@ fn proof(node: &NodeName, name: &str) -> Proof {
 
 /// Each node has every snapshot of the world.
 impl SnapshotFiles for SimRemote {
+    fn reach<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<(), Unreachable>> {
+        let down = self.world(|world| world.down.get(node).cloned());
+        Box::pin(async move { down.map_or(Ok(()), Err) })
+    }
+
     fn look<'a>(
         &'a self,
         _: &'a NodeName,
