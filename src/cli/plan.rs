@@ -6,7 +6,7 @@ use super::{
     dispatch::DEGRADED,
     environment::{self, Opening},
     intent,
-    output::{lines::count, results::PlanResult},
+    output::{Page, lines::count, results::PlanResult},
     owner, print, remove,
     report::CliError,
     rke_state,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     converge::{Goal, Removal, silent, survey},
     model::some_ranges,
-    plan::{render, render_in_full},
+    plan::{Detail, render_on},
 };
 
 /// Of `plan --exit-code`: there is something to do.
@@ -57,8 +57,15 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         survey = shown(session, Box::pin(survey)) => survey?,
     };
     match args.output {
-        Output::Text if args.full => print::data(&render_in_full(&survey.plan))?,
-        Output::Text => print::data(&render(&survey.plan))?,
+        Output::Text => {
+            let detail = if args.full {
+                Detail::Full
+            } else {
+                Detail::Short
+            };
+            let columns = Page::stdout().columns;
+            print::data(&render_on(&survey.plan, detail, columns))?;
+        }
         Output::Json => print::json(&PlanResult::of(&survey.plan))?,
     }
     if args.remove {
@@ -67,9 +74,9 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         if !left.is_empty() {
             let names = some_ranges(&left.iter().map(|(name, _)| name).collect());
             let nodes = count(left.len(), "node");
-            session
-                .screen
-                .warn(&format!("{nodes} cannot be cleaned ({names}): see the notes"));
+            session.screen.warn(&format!(
+                "{nodes} cannot be cleaned ({names}): see the notes"
+            ));
             return Ok(DEGRADED);
         }
     }

@@ -28,6 +28,7 @@ pub mod secret;
 mod snapshots;
 mod spec;
 mod upgrade;
+mod wrapped;
 
 pub use address::HostAddress;
 pub use change::{Field, FieldChange};
@@ -58,3 +59,4 @@ pub use secret::Secret;
 pub use snapshots::{AccessKeys, AgentProgram, Bucket, Retention, SnapshotPolicy};
 pub use spec::*;
 pub use upgrade::*;
+pub use wrapped::wrapped;

@@ -54,11 +54,12 @@ pub use held::{Held, Left, NoQuorum, Waits};
 pub use note::Note;
 pub(crate) use preflight::open_port_hint;
 pub use preflight::{
-    PreflightError, PreflightErrors, TooFew, consent, enough_answer, external_etcd, known, strangers,
+    PreflightError, PreflightErrors, TooFew, consent, enough_answer, external_etcd, known,
+    strangers,
 };
 pub use reboot::Reboot;
 pub use removal::RemovalRequest;
-pub use render::{disruptions, disruptive_steps, render, render_in_full};
+pub use render::{Detail, disruptions, disruptive_steps, render, render_on};
 pub use schedule::{remove, remove_as};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
 pub use step::{Cause, Guard, Step, Target};

@@ -12,7 +12,7 @@ use super::{
     Cause, FieldChange, Plan, Stage, Step, Target,
     title::{plural, title},
 };
-use crate::model::{Field, NodeName, ranges, some_ranges};
+use crate::model::{Field, NodeName, ranges, some_ranges, wrapped};
 
 /// Lines longer than this are broken where they can be.
 const WIDTH: usize = 110;
@@ -27,8 +27,8 @@ const DIFFERENCES: usize = 12;
 const VARIANTS: usize = 3;
 
 /// How much of a plan is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Detail {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
     /// What a person has to read before it is carried out.
     Short,
     /// Every node, file and digest as well.
@@ -38,12 +38,44 @@ enum Detail {
 /// The plan in short: disruptions, stages with their steps and reasons, notes, and a last line that sums up. Of what
 /// is new on a node only the step is shown, of a file that changes only the path. An empty plan says so.
 pub fn render(plan: &Plan) -> String {
-    text(plan, Detail::Short)
+    render_on(plan, Detail::Short, None)
 }
 
-/// The same with every node by name, every file and every digest.
-pub fn render_in_full(plan: &Plan) -> String {
-    text(plan, Detail::Full)
+/// The same, in short or with every node by name, every file and every digest. Disruptions and notes are sentences: on a
+/// terminal they are wrapped at so many columns.
+pub fn render_on(plan: &Plan, detail: Detail, columns: Option<usize>) -> String {
+    let mut out = String::new();
+    let disruptions = disruptions(plan);
+    if !disruptions.is_empty() {
+        line(&mut out, 0, &disruptive_steps(plan.disruptions().count()));
+        for disruption in disruptions {
+            line(&mut out, 0, &wrapped("  ", &disruption, columns));
+        }
+        out.push('\n');
+    }
+    for stage in plan.stages.iter().filter(|stage| !stage.is_empty()) {
+        line(&mut out, 0, &stage.name);
+        entries(&mut out, stage, detail);
+        out.push('\n');
+    }
+    if !plan.notes.is_empty() {
+        line(&mut out, 0, "notes");
+        let (general, about): (Vec<_>, Vec<_>) =
+            plan.notes.iter().partition(|note| note.target.is_none());
+        for note in general {
+            line(&mut out, 0, &wrapped("  ", &note.text, columns));
+        }
+        let about = about
+            .iter()
+            .filter_map(|note| Some((note.target.clone()?, note.text.clone())));
+        for (targets, text) in by_text(about) {
+            let head = format!("  {}: ", listed(&targets, detail));
+            line(&mut out, 0, &wrapped(&head, &text, columns));
+        }
+        out.push('\n');
+    }
+    line(&mut out, 0, &summary(plan));
+    out
 }
 
 /// What the plan disrupts, one line for each kind of disruption with the nodes that it concerns. All are named.
@@ -60,44 +92,6 @@ pub fn disruptions(plan: &Plan) -> Vec<String> {
 /// "1 disruptive step", "2 disruptive steps".
 pub fn disruptive_steps(count: usize) -> String {
     plural(count, "disruptive step")
-}
-
-fn text(plan: &Plan, detail: Detail) -> String {
-    let mut out = String::new();
-    let disruptions = disruptions(plan);
-    if !disruptions.is_empty() {
-        line(&mut out, 0, &disruptive_steps(plan.disruptions().count()));
-        for disruption in disruptions {
-            line(&mut out, 2, &disruption);
-        }
-        out.push('\n');
-    }
-    for stage in plan.stages.iter().filter(|stage| !stage.is_empty()) {
-        line(&mut out, 0, &stage.name);
-        entries(&mut out, stage, detail);
-        out.push('\n');
-    }
-    if !plan.notes.is_empty() {
-        line(&mut out, 0, "notes");
-        let (general, about): (Vec<_>, Vec<_>) =
-            plan.notes.iter().partition(|note| note.target.is_none());
-        for note in general {
-            line(&mut out, 2, &note.text);
-        }
-        let about = about
-            .iter()
-            .filter_map(|note| Some((note.target.clone()?, note.text.clone())));
-        for (targets, text) in by_text(about) {
-            line(
-                &mut out,
-                2,
-                &format!("{}: {text}", listed(&targets, detail)),
-            );
-        }
-        out.push('\n');
-    }
-    line(&mut out, 0, &summary(plan));
-    out
 }
 
 /// What equal texts are about, in the order in which the texts come first.
@@ -362,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::HostAction;
+    use crate::plan::{HostAction, Note};
 
     fn pull(node: &str, image: u8) -> Step {
         let action = HostAction::PullImage {
@@ -403,6 +397,62 @@ mod tests {
             "      + command --node-ip: another value on each node (`--full`)",
         ];
         assert_eq!(text(4).lines().collect::<Vec<_>>(), many);
+    }
+
+    /// C13: as `status` does; in a pipe each note is a line.
+    #[test]
+    fn notes_are_wrapped_at_the_width_of_the_terminal() {
+        let note = |node: &str, text: &str| {
+            Note::of(
+                Some(Target::Host(NodeName(node.to_owned()))),
+                text.to_owned(),
+            )
+        };
+        let silent = "does not answer and is left as it is: cannot reach it: no route to host";
+        let plan = Plan {
+            stages: Vec::new(),
+            notes: vec![
+                Note::of(
+                    None,
+                    "the cluster keeps Kubernetes v1.34.4: the config names none".to_owned(),
+                ),
+                note("worker-1", silent),
+                note("worker-2", silent),
+                note("worker-3", silent),
+                note("db", "firewalld runs and may block ports of the cluster"),
+            ],
+        };
+        insta::assert_snapshot!(render_on(&plan, Detail::Short, Some(40)), @"
+        notes
+          the cluster keeps Kubernetes v1.34.4:
+          the config names none
+          worker-1 … worker-3: does not answer
+            and is left as it is: cannot reach
+            it: no route to host
+          db: firewalld runs and may block ports
+              of the cluster
+
+        Plan: nothing to do
+        ");
+        insta::assert_snapshot!(render_on(&plan, Detail::Short, Some(80)), @"
+        notes
+          the cluster keeps Kubernetes v1.34.4: the config names none
+          worker-1 … worker-3: does not answer and is left as it is: cannot reach it: no
+                               route to host
+          db: firewalld runs and may block ports of the cluster
+
+        Plan: nothing to do
+        ");
+        let wide = render_on(&plan, Detail::Short, Some(200));
+        insta::assert_snapshot!(wide, @"
+        notes
+          the cluster keeps Kubernetes v1.34.4: the config names none
+          worker-1 … worker-3: does not answer and is left as it is: cannot reach it: no route to host
+          db: firewalld runs and may block ports of the cluster
+
+        Plan: nothing to do
+        ");
+        assert_eq!(wide, render(&plan));
     }
 
     proptest! {

@@ -67,7 +67,7 @@ fn a_fresh_cluster_of_a_hundred_nodes_is_a_page() {
         );
         lines(&plan);
         // In full, everything is there, and a digest for each file.
-        let full = plan::render_in_full(&plan);
+        let full = plan::render_on(&plan, plan::Detail::Full, None);
         for node in intent.nodes.keys() {
             assert!(full.contains(&node.0) || full.contains(" … "), "{node}");
         }

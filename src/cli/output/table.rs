@@ -1,6 +1,7 @@
 //! Rows in columns under a heading, as branches of a tree; and sentences that are wrapped.
 
 use super::{Page, Paint, screen::clip};
+use crate::model::wrapped;
 
 /// How a cell is painted. The words alone carry the meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,28 +169,9 @@ fn line(twig: &str, cells: &[Cell], widths: &[usize], paint: Paint) -> String {
     line
 }
 
-/// A sentence behind a head, wrapped at words; what comes below stands under the sentence.
+/// A sentence behind a head, wrapped at words on a terminal; see [`wrapped`].
 pub(super) fn paragraph(head: &str, text: &str, page: Page) -> String {
-    let indent = head.chars().count();
-    let Some(columns) = page.columns else {
-        return format!("{head}{text}");
-    };
-    let mut out = head.to_owned();
-    let mut used = indent;
-    for (at, word) in text.split_whitespace().enumerate() {
-        let width = word.chars().count();
-        if at > 0 && used + 1 + width > columns {
-            out.push('\n');
-            out.push_str(&" ".repeat(indent));
-            used = indent;
-        } else if at > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += width;
-    }
-    out
+    wrapped(head, text, page.columns)
 }
 
 #[cfg(test)]
@@ -200,20 +182,6 @@ mod tests {
         paint: Paint::OFF,
         columns: Some(24),
     };
-
-    #[test]
-    fn sentences_are_wrapped_at_words_and_only_at_a_terminal() {
-        let text = "the sentence is longer than the page is wide";
-        assert_eq!(
-            paragraph("  n1  ", text, NARROW),
-            "  n1  the sentence is\n      longer than the\n      page is wide"
-        );
-        let pipe = Page {
-            columns: None,
-            ..NARROW
-        };
-        assert_eq!(paragraph("  n1  ", text, pipe), format!("  n1  {text}"));
-    }
 
     #[test]
     fn names_are_clipped_where_the_page_is_narrow_and_colour_moves_nothing() {
