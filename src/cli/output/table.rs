@@ -1,5 +1,7 @@
 //! Rows in columns under a heading, as branches of a tree; and sentences that are wrapped.
 
+use std::collections::BTreeSet;
+
 use super::{Page, Paint, screen::clip};
 use crate::model::wrapped;
 
@@ -35,7 +37,7 @@ impl Cell {
 
     /// What is not known.
     pub(super) fn or_dash(text: Option<String>) -> Self {
-        Self::calm(text.unwrap_or_else(|| "-".to_owned()))
+        Self::calm(text.unwrap_or_else(|| DASH.to_owned()))
     }
 
     fn width(&self) -> usize {
@@ -59,6 +61,8 @@ pub(super) struct Branch {
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
+/// What is not known.
+const DASH: &str = "-";
 /// Between columns.
 const GAP: usize = 2;
 /// Before a leaf's name: `├─ `.
@@ -68,12 +72,13 @@ const SHORTEST: usize = 8;
 /// What the last column of a plain table has before names are clipped.
 const LAST: usize = 24;
 
-/// The branches, with their names in one column. Where the page is too narrow, names are clipped.
+/// The branches, with their names in one column. Where the page is too narrow, names are clipped, as long as they
+/// stay different.
 pub(super) fn tree(branches: &[Branch], page: Page) -> String {
     let columns: Vec<Vec<usize>> = branches.iter().map(widths).collect();
     let name = columns.iter().filter_map(|widths| widths.first());
     let name = name.copied().max().unwrap_or(0);
-    let name = columns
+    let room = columns
         .iter()
         .map(|widths| {
             let others: usize = widths.iter().skip(1).map(|width| width + GAP).sum();
@@ -82,6 +87,9 @@ pub(super) fn tree(branches: &[Branch], page: Page) -> String {
         })
         .min()
         .unwrap_or(name);
+    let rows = branches.iter().flat_map(|branch| &branch.rows);
+    let (cut, width) = Cut::of(rows, room.saturating_sub(TWIG));
+    let name = name.min(width + TWIG);
     let mut lines = Vec::new();
     for (branch, mut widths) in branches.iter().zip(columns) {
         if let Some(first) = widths.first_mut() {
@@ -93,47 +101,131 @@ pub(super) fn tree(branches: &[Branch], page: Page) -> String {
             .iter()
             .map(|text| Cell::calm(*text))
             .collect();
-        lines.push(line("", &heading, &widths, page.paint));
+        lines.push(line("", &heading, &widths, (page.paint, Cut::End)));
         for (at, row) in branch.rows.iter().enumerate() {
             let last = at + 1 == branch.rows.len();
             let twig = if last { "└─ " } else { "├─ " };
-            lines.push(line(twig, row, &widths, page.paint));
+            lines.push(line(twig, row, &widths, (page.paint, cut)));
         }
     }
     lines.join("\n")
 }
 
-/// A plain table, one line a row. Where the page is too narrow, names are clipped first, down to a limit, and then the
-/// last column.
+/// A plain table, one line a row. Where the page is too narrow, columns in which nothing is known are left out; then
+/// names are clipped, as long as they stay different, and then the last column.
 pub(super) fn plain(heading: &[&'static str], rows: &[Vec<Cell>], page: Page) -> String {
     let heading: Vec<Cell> = heading.iter().map(|text| Cell::calm(*text)).collect();
-    let all = || std::iter::once(&heading).chain(rows);
-    let mut widths: Vec<usize> = vec![0; heading.len()];
-    for row in all() {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.width());
-        }
-    }
+    let table: Vec<Vec<Cell>> = std::iter::once(heading)
+        .chain(rows.iter().cloned())
+        .collect();
+    let needed = |table: &[Vec<Cell>]| {
+        let widths = widest(table);
+        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+    };
+    let table = match page.columns {
+        Some(columns) if needed(&table) > columns => known(&table),
+        Some(_) | None => table,
+    };
+    let mut widths = widest(&table);
     let last = widths.pop().unwrap_or(0);
     let gaps = GAP * widths.len();
     let others: usize = widths.iter().skip(1).sum::<usize>() + gaps;
+    let mut cut = Cut::End;
     if let (Some(columns), Some(name)) = (page.columns, widths.first_mut()) {
         let room = columns.saturating_sub(others + last.min(LAST));
-        *name = (*name).min(room.max(SHORTEST));
+        let (how, width) = Cut::of(table.iter().skip(1), room.max(SHORTEST));
+        cut = how;
+        *name = (*name).min(width);
     }
     let used = widths.iter().sum::<usize>() + gaps;
     let room = page
         .columns
         .map_or(last, |columns| columns.saturating_sub(used).max(SHORTEST));
     widths.push(last.min(room));
-    let shown = all().map(|row| {
-        let clipped = row.iter().zip(&widths);
-        let clipped: Vec<Cell> = clipped
-            .map(|(cell, width)| Cell::toned(clip(&cell.text, *width), cell.tone))
-            .collect();
-        line("", &clipped, &widths, page.paint)
+    let shown = table.iter().enumerate().map(|(at, row)| {
+        let others = row.iter().zip(&widths).skip(1);
+        let others = others.map(|(cell, width)| Cell {
+            text: clip(&cell.text, *width),
+            tone: cell.tone,
+        });
+        let row: Vec<Cell> = row.iter().take(1).cloned().chain(others).collect();
+        let cut = if at == 0 { Cut::End } else { cut };
+        line("", &row, &widths, (page.paint, cut))
     });
     shown.collect::<Vec<_>>().join("\n")
+}
+
+/// As wide as the widest cell of each column.
+fn widest(table: &[Vec<Cell>]) -> Vec<usize> {
+    let columns = table.first().map_or(0, Vec::len);
+    let widths = (0..columns).map(|at| {
+        let cells = table.iter().filter_map(|row| row.get(at));
+        cells.map(Cell::width).max().unwrap_or(0)
+    });
+    widths.collect()
+}
+
+/// The table without the columns that have a dash in every row. The first is the heading.
+fn known(table: &[Vec<Cell>]) -> Vec<Vec<Cell>> {
+    let columns = table.first().map_or(0, Vec::len);
+    let is_known = |at: &usize| {
+        let mut cells = table.iter().skip(1).filter_map(|row| row.get(*at));
+        cells.any(|cell| cell.text != DASH)
+    };
+    let columns: Vec<usize> = (0..columns).filter(is_known).collect();
+    let rows = table.iter();
+    rows.map(|row| {
+        columns
+            .iter()
+            .filter_map(|at| row.get(*at))
+            .cloned()
+            .collect()
+    })
+    .collect()
+}
+
+/// Where names are clipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// `worker-1…`
+    End,
+    /// `…168.7.11`: addresses of one network differ at their end.
+    Front,
+}
+
+impl Cut {
+    /// How the first cells of rows are clipped to about that width, and to which one: clipped, different names stay
+    /// different.
+    fn of<'a>(rows: impl Iterator<Item = &'a Vec<Cell>>, room: usize) -> (Self, usize) {
+        let names: BTreeSet<&str> = rows
+            .filter_map(|row| row.first())
+            .map(|cell| cell.text.as_str())
+            .collect();
+        let longest = names.iter().map(|name| name.chars().count()).max();
+        let longest = longest.unwrap_or(0);
+        for width in room.min(longest)..longest {
+            for cut in [Self::End, Self::Front] {
+                let clipped: BTreeSet<String> =
+                    names.iter().map(|name| cut.clip(name, width)).collect();
+                if clipped.len() == names.len() {
+                    return (cut, width);
+                }
+            }
+        }
+        (Self::End, longest.max(room))
+    }
+
+    fn clip(self, text: &str, width: usize) -> String {
+        let length = text.chars().count();
+        match self {
+            Self::End => clip(text, width),
+            Self::Front if length <= width => text.to_owned(),
+            Self::Front => {
+                let rest = text.chars().skip(length + 1 - width.max(1));
+                std::iter::once('…').chain(rest).collect()
+            }
+        }
+    }
 }
 
 /// As wide as the widest cell of each column. Names stand behind their twigs.
@@ -152,12 +244,12 @@ fn widths(branch: &Branch) -> Vec<usize> {
     widths
 }
 
-fn line(twig: &str, cells: &[Cell], widths: &[usize], paint: Paint) -> String {
+fn line(twig: &str, cells: &[Cell], widths: &[usize], (paint, cut): (Paint, Cut)) -> String {
     let mut line = String::new();
     for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
         if at == 0 {
             let room = width.saturating_sub(twig.chars().count());
-            let name = Cell::toned(clip(&cell.text, room), cell.tone);
+            let name = Cell::toned(cut.clip(&cell.text, room), cell.tone);
             line.push_str(twig);
             line.push_str(&name.painted(room, paint));
         } else {
@@ -182,6 +274,34 @@ mod tests {
         paint: Paint::OFF,
         columns: Some(24),
     };
+
+    /// C14: `127.0.0…` three times.
+    #[test]
+    fn names_that_are_clipped_stay_different() {
+        let row = |name: &str| {
+            vec![
+                Cell::calm(name),
+                Cell::or_dash(None),
+                Cell::calm("does not answer"),
+            ]
+        };
+        let heading = ["NODE", "CPU", "SYSTEM"];
+        let rows = ["192.168.77.101", "192.168.77.102"].map(row);
+        assert_eq!(
+            plain(&heading, &rows, NARROW),
+            "NODE      SYSTEM\n….77.101  does not answ…\n….77.102  does not answ…"
+        );
+        let rows = ["worker-1.dc1.example", "worker-2.dc1.example"].map(row);
+        assert_eq!(
+            plain(&heading, &rows, NARROW),
+            "NODE       SYSTEM\nworker-1…  does not ans…\nworker-2…  does not ans…"
+        );
+        let wide = Page {
+            columns: Some(80),
+            ..NARROW
+        };
+        assert!(plain(&heading, &rows, wide).starts_with("NODE                  CPU  SYSTEM\n"));
+    }
 
     #[test]
     fn names_are_clipped_where_the_page_is_narrow_and_colour_moves_nothing() {
