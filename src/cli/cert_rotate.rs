@@ -37,7 +37,7 @@ pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended
     }
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     let opening = Opening {
         rotate: Some(Rotation {
             asked: environment::clock().now(),
@@ -112,7 +112,7 @@ async fn in_stages(
 ) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     let stage = match (args.complete, args.now) {
         (true, _) => RotationStage::Complete,
         (false, true) => RotationStage::Now,

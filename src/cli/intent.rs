@@ -21,14 +21,35 @@ pub(super) struct Loaded {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Reads, validates and resolves the config. Warnings are shown.
+/// Which warnings about the config a command shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Warnings {
+    /// Each, with its place in the file: of commands that are about the config.
+    Shown,
+    /// How many there are.
+    Counted,
+    /// None: of a removal, for which they no longer matter.
+    Hidden,
+}
+
+/// Reads, validates and resolves the config, for a command that is about something else: warnings are counted.
 pub(super) async fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
+    load_with(Warnings::Counted, file, session).await
+}
+
+/// As [`load`].
+pub(super) async fn load_with(
+    warnings: Warnings,
+    file: &Path,
+    session: &Session,
+) -> Result<Intent, CliError> {
     let (text, loaded) = read(file, &sources(file, session), session).await?;
-    show(file, &text, &loaded.warnings, session);
+    show(warnings, file, &text, &loaded.warnings, session);
     Ok(loaded.intent)
 }
 
-/// As [`load`], and says where nodes are given no program that the config asks for.
+/// Reads, validates and resolves the config, and shows its warnings; one of them says where nodes are given no program
+/// that the config asks for.
 pub(super) async fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
     whole(file, &sources(file, session), session).await
 }
@@ -43,7 +64,7 @@ async fn whole(file: &Path, sources: &FileSources, session: &Session) -> Result<
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
         loaded.warnings.push(no_program());
     }
-    show(file, &text, &loaded.warnings, session);
+    show(Warnings::Shown, file, &text, &loaded.warnings, session);
     Ok(loaded)
 }
 
@@ -108,12 +129,23 @@ async fn read(
     Ok((text, loaded))
 }
 
-fn show(file: &Path, text: &str, warnings: &[Problem], session: &Session) {
+fn show(how: Warnings, file: &Path, text: &str, warnings: &[Problem], session: &Session) {
     let name = file.display().to_string();
     let in_colour = session.screen.paint() == Paint::ON;
-    for warning in warnings {
-        let shown = warning.render_warning(&name, text, in_colour);
-        session.screen.print(&format!("{shown}\n"));
+    match how {
+        Warnings::Shown => {
+            for warning in warnings {
+                let shown = warning.render_warning(&name, text, in_colour);
+                session.screen.print(&format!("{shown}\n"));
+            }
+        }
+        Warnings::Counted if !warnings.is_empty() => {
+            let number = count(warnings.len(), "warning");
+            session.screen.print_unless_quiet(&format!(
+                "`{name}` has {number}: `rke-operator validate` shows them"
+            ));
+        }
+        Warnings::Counted | Warnings::Hidden => {}
     }
 }
 

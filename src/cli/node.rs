@@ -26,7 +26,7 @@ use crate::{
 pub(super) async fn reboot(args: &NodeReboot, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     let opening = Opening::to_change(&args.trust);
     let (environment, _) = owner::open(file, opening, session).await?;
     let now = environment.clock.now();
@@ -107,7 +107,7 @@ pub(super) async fn uncordon(args: &NodeUncordon, session: &Session) -> Result<u
 pub(super) async fn reset(args: &NodeReset, session: &Session) -> Result<Ended, CliError> {
     let NodeReset { node, rejoin, .. } = args;
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     let refused = |why: String| Failure::NotReset {
         node: node.clone(),
         why,

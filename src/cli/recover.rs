@@ -27,7 +27,7 @@ use crate::{
 pub(super) async fn recover(args: &Recover, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     if intent.etcd.external().is_some() {
         return Err(RestoreError::ExternalEtcd.into());
     }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use super::{
     args::Remove,
     environment::{self, Opening},
-    intent,
+    intent::{self, Warnings},
     output::{json::Ended, lines::count},
     owner,
     prompt::Prompt,
@@ -140,7 +140,7 @@ pub(super) async fn intent_unless_saved(
     environment: &Environment,
     session: &Session,
 ) -> Result<Option<Intent>, CliError> {
-    let error = match intent::load(file, session).await {
+    let error = match intent::load_with(Warnings::Hidden, file, session).await {
         Ok(intent) => return Ok(Some(intent)),
         Err(CliError::Stopped) => return Err(CliError::Stopped),
         Err(error) => error,

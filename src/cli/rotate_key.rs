@@ -12,7 +12,7 @@ use crate::{converge::Goal, desired, desired::Rotated};
 pub(super) async fn rotate(args: &RotateKey, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     desired::has_own_key(&intent)?;
     let opening = Opening {
         rotate_key: true,

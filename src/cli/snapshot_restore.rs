@@ -28,7 +28,7 @@ use crate::{
 pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
+    let intent = intent::load(file, session).await?;
     let bucket = bucket(&args.s3, &intent)?;
     if intent.etcd.external().is_some() {
         return Err(RestoreError::ExternalEtcd.into());

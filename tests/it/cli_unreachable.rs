@@ -78,3 +78,21 @@ fn a_restore_that_reaches_no_node_says_so() {
     assert_eq!(ran.code, Some(2), "{ran}");
     insta::assert_snapshot!(ran.stderr, @"");
 }
+
+/// C19: every command of a CI job printed each warning about the config with its snippet.
+#[test]
+fn warnings_about_the_config_are_counted_by_commands_that_are_about_something_else() {
+    let context = Context::with(&FIVE.replace("ingress: {provider: none}\n", ""));
+    let stderr = |args: &[&str]| context.run(args).stderr;
+    let validate = stderr(&["validate"]);
+    assert!(validate.contains("warning: "), "{validate}");
+    let counted = "`rke-operator validate` shows them";
+    let status = stderr(&["status"]);
+    assert!(status.contains(counted), "{status}");
+    assert!(!status.contains("warning: "), "{status}");
+    assert_eq!(stderr(&["status", "--quiet"]), "");
+    let remove = stderr(&["remove", "--force"]);
+    for word in [counted, "warning: "] {
+        assert!(!remove.contains(word), "{remove}");
+    }
+}
