@@ -201,7 +201,7 @@ pub struct SnapshotOnNode {
 }
 
 /// The config, unless another one is named.
-const CONFIG_FILE: &str = "cluster.yml";
+pub(super) const CONFIG_FILE: &str = "cluster.yml";
 
 /// An empty name is none: CI sets a variable that has no value to it.
 fn named(text: OsString) -> PathBuf {
@@ -959,7 +959,7 @@ pub struct Remove {
     #[command(flatten)]
     pub trust: Trust,
     /// Skip confirmation
-    #[arg(long, visible_alias = "yes")]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     /// Leave this node as it is, and continue without it (repeatable, or names separated by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     catalog::{Catalogue, CatalogueError, etcd_tools},
     config::{Explained, KeyRow, SCHEMA_URL, explain, is_host},
-    model::KubernetesVersion,
+    model::{KubernetesVersion, shell_word},
 };
 
 /// Runs it.
@@ -103,8 +103,9 @@ fn write(args: &ConfigArgs, text: &str, replace: bool, session: &Session) -> Res
     } else {
         " with an example (without a terminal no questions are asked)"
     };
+    let word = shell_word(&shown);
     session.screen.print_unless_quiet(&format!(
-        "wrote `{shown}`{example}; edit it, then: rke-operator validate --config {shown}"
+        "wrote `{shown}`{example}; edit it, then: rke-operator validate --config {word}"
     ));
     Ok(())
 }

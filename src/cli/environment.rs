@@ -10,6 +10,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     args::Trust,
+    intent::is_stdin,
     report::{CliError, Failure},
     session::Session,
     sources::FileSources,
@@ -83,6 +84,9 @@ pub(super) fn open(
     opening: Opening,
     session: &Session,
 ) -> Result<Environment, CliError> {
+    if is_stdin(config) {
+        return Err(Failure::NoPlace.into());
+    }
     let files = known_hosts_files();
     let host_keys = KnownHosts::from_files(&files, policy(&opening, session))
         .map_err(|source| Failure::KnownHosts { source })?;

@@ -1,17 +1,18 @@
 //! From the config file to the intent, with every problem at its line.
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use super::{
+    args::CONFIG_FILE,
     output::{Paint, lines::count},
     report::{CliError, Failure},
     session::Session,
-    sources::{FileSources, read_at_most},
+    sources::{FileSources, read_at_most, text_at_most},
 };
 use crate::{
     config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig},
     desired,
-    model::AgentProgram,
+    model::{AgentProgram, shell_word},
     snapshots,
 };
 
@@ -85,6 +86,20 @@ pub(super) fn own_program() -> Result<Option<AgentProgram>, CliError> {
     snapshots::own_program().map_err(|source| Failure::OwnProgram { source }.into())
 }
 
+/// `--config -`: the config comes in through stdin. Only what keeps nothing next to it can work so.
+pub(super) fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// How messages name the config.
+pub(super) fn shown(file: &Path) -> String {
+    if is_stdin(file) {
+        "<stdin>".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}
+
 /// What the config may read.
 fn sources(file: &Path, session: &Session) -> FileSources {
     FileSources::default()
@@ -98,7 +113,12 @@ async fn read(
     sources: &FileSources,
     session: &Session,
 ) -> Result<(String, Loaded), CliError> {
-    let text = read_at_most(MAX_BYTES, file).map_err(|source| Failure::Config {
+    let text = if is_stdin(file) {
+        text_at_most(MAX_BYTES, io::stdin().lock())
+    } else {
+        read_at_most(MAX_BYTES, file)
+    };
+    let text = text.map_err(|source| Failure::Config {
         path: file.to_owned(),
         source,
     })?;
@@ -111,12 +131,7 @@ async fn read(
         match read {
             Ok(resolved) => break resolved,
             Err(problems) if !session.passphrases.ask(&session.prompt).await? => {
-                return Err(not_valid(
-                    &file.display().to_string(),
-                    &text,
-                    problems,
-                    paint,
-                ));
+                return Err(not_valid(&shown(file), &text, problems, paint));
             }
             Err(_) => {}
         }
@@ -130,7 +145,7 @@ async fn read(
 }
 
 fn show(how: Warnings, file: &Path, text: &str, warnings: &[Problem], session: &Session) {
-    let name = file.display().to_string();
+    let name = shown(file);
     let in_colour = session.screen.paint() == Paint::ON;
     match how {
         Warnings::Shown => {
@@ -141,8 +156,13 @@ fn show(how: Warnings, file: &Path, text: &str, warnings: &[Problem], session: &
         }
         Warnings::Counted if !warnings.is_empty() => {
             let number = count(warnings.len(), "warning");
+            let config = if file == Path::new(CONFIG_FILE) {
+                String::new()
+            } else {
+                format!(" --config {}", shell_word(&name))
+            };
             session.screen.print_unless_quiet(&format!(
-                "`{name}` has {number}: `rke-operator validate` shows them"
+                "`{name}` has {number}: `rke-operator validate{config}` shows them"
             ));
         }
         Warnings::Counted | Warnings::Hidden => {}

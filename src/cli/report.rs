@@ -111,6 +111,9 @@ pub enum Failure {
         #[source]
         source: std::io::Error,
     },
+    /// The config comes in through stdin, and the command keeps files next to it.
+    #[error("only `validate` reads the config from stdin (`--config -`): the state of a cluster is kept next to its config")]
+    NoPlace,
     /// `known_hosts` cannot be read.
     #[error("cannot read the known host keys")]
     KnownHosts {
@@ -360,6 +363,7 @@ impl Explain for Failure {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Config { .. }
+            | Self::NoPlace
             | Self::KnownHosts { .. }
             | Self::OwnProgram { .. }
             | Self::NoManagementCluster { .. }
@@ -398,6 +402,7 @@ impl Explain for Failure {
                 "`rke-operator config` creates one".into(),
                 "name another one with `--config FILE` or `RKE_CONFIG`".into(),
             ],
+            Self::NoPlace => vec!["write the config into a file, and name it with `--config FILE`".into()],
             Self::NoManagementCluster { .. } => {
                 vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
             }

@@ -7,13 +7,16 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{manifests, passphrase::Passphrases};
-use crate::config::{Certificate, DefaultKey, Refusal, Sources, SshKey, has_passphrase};
+use crate::{
+    config::{Certificate, DefaultKey, Refusal, Sources, SshKey, has_passphrase},
+    error::with_causes,
+};
 
 /// The keys that are looked for when a config names none: RKE's own, then ssh's others.
 const DEFAULT_KEYS: [&str; 3] = ["~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519"];
@@ -24,9 +27,14 @@ const MAX_KEY_BYTES: usize = 64 * 1024;
 /// Reads a file's text, but no more than so many bytes and one: a device or a file of some
 /// gigabytes must not fill the memory. The one byte more tells the caller that it is too long.
 pub(super) fn read_at_most(limit: usize, file: &Path) -> io::Result<String> {
+    text_at_most(limit, File::open(file)?)
+}
+
+/// The same of what is open already.
+pub(super) fn text_at_most(limit: usize, from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    from.take(most).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
         // Cut off, perhaps within a character.
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
@@ -178,7 +186,7 @@ fn refusal(path: &str, error: &io::Error) -> Refusal {
         });
     Refusal {
         message: message.to_owned(),
-        detail: Some(format!("{path}: {error}")),
+        detail: Some(format!("{path}: {}", with_causes(error))),
         hint: hint.map(str::to_owned),
     }
 }
@@ -279,7 +287,7 @@ impl Sources for FileSources {
             }),
             Err(error) => Err(Refusal {
                 message: "the certificate file cannot be read".to_owned(),
-                detail: Some(format!("{path}: {error}")),
+                detail: Some(format!("{path}: {}", with_causes(&error))),
                 hint: None,
             }),
         }
@@ -289,7 +297,7 @@ impl Sources for FileSources {
         let file = self.folder.join(self.expand(path)?);
         read_at_most(MAX_KEY_BYTES, &file).map_err(|error| Refusal {
             message: "the file of the authority cannot be read".to_owned(),
-            detail: Some(format!("{}: {error}", file.display())),
+            detail: Some(format!("{}: {}", file.display(), with_causes(&error))),
             hint: Some("relative paths begin at the folder of the config".to_owned()),
         })
     }

@@ -29,7 +29,7 @@ use crate::{
     environment::Environment,
     error::distinct,
     facts::{Unreachable, by_cause},
-    model::NodeName,
+    model::{NodeName, shell_word},
     status::SnapshotStatus,
 };
 
@@ -185,7 +185,9 @@ fn tip(intent: &Intent, changed: bool, took: &str, kubeconfig: &str) -> String {
     };
     format!(
         "\ncluster `{}` {state}: {nodes}, Kubernetes {}, {took}\n\n  \
-         kubectl --kubeconfig {kubeconfig} get nodes",
-        intent.cluster_name, intent.version
+         kubectl --kubeconfig {} get nodes",
+        intent.cluster_name,
+        intent.version,
+        shell_word(kubeconfig)
     )
 }

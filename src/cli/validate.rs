@@ -28,7 +28,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
     match args.output {
         Output::Text => print::data(&format!(
             "`{}` is valid: {}, Kubernetes {}",
-            file.display(),
+            intent::shown(file),
             count(nodes, "node"),
             intent.version
         ))?,

@@ -25,6 +25,7 @@ mod printable;
 mod registry;
 mod sample;
 pub mod secret;
+mod shell;
 mod snapshots;
 mod spec;
 mod upgrade;
@@ -56,6 +57,7 @@ pub use registry::{
 };
 pub use sample::{Sample, samples};
 pub use secret::Secret;
+pub use shell::shell_word;
 pub use snapshots::{AccessKeys, AgentProgram, Bucket, Retention, SnapshotPolicy};
 pub use spec::*;
 pub use upgrade::*;

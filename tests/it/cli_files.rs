@@ -1,7 +1,7 @@
 //! What stands around a config: `validate` and `config`, which contact no node, and the files of RKE
 //! beside it, which nothing touches.
 
-use crate::cli_support::Context;
+use crate::cli_support::{Context, Ran};
 
 const GOOD: &str = "\
 nodes: [{address: 192.0.2.10, user: ubuntu}]
@@ -350,4 +350,35 @@ fn a_bucket_is_named_and_its_secret_never_shown() {
     hint: use `--config FILE` to select an existing cluster: its state file is next to the config
     hint: to recover a lost state, use `rke-operator up --recover ID`; if the machines are gone, too, restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`
     ");
+}
+
+/// C20: `/dev/stdin` worked, and `-` was a file that is not there.
+#[test]
+fn validate_reads_the_config_from_stdin_and_nothing_else_does() {
+    let context = Context::with(GOOD);
+    let run = |args: &[&str]| {
+        let config = std::fs::File::open(context.path("cluster.yml")).unwrap();
+        let mut command = context.command(args);
+        Ran::from(&context, command.stdin(config).output().unwrap())
+    };
+    let before = context.files();
+    insta::assert_snapshot!(run(&["validate", "--config", "-"]), @"");
+    for command in ["plan", "status", "up"] {
+        let ran = run(&[command, "--config", "-"]);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(ran, @"");
+        }
+    }
+    assert_eq!(context.files(), before);
+}
+
+#[test]
+fn a_name_with_blanks_is_one_word_in_a_command() {
+    let context = Context::new();
+    let ran = context.run(&["config", "--name", "my new.yml"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(
+        ran.stderr.ends_with("rke-operator validate --config 'my new.yml'\n"),
+        "{ran}"
+    );
 }

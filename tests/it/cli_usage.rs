@@ -25,6 +25,30 @@ fn a_wrong_flag_is_the_users_turn() {
     ");
 }
 
+/// D3, D4: what people type who know other tools.
+#[test]
+fn flags_of_other_tools_have_an_answer() {
+    let context = Context::new();
+    for (args, hint) in [
+        (&["up", "--dry-run"][..], "`rke-operator plan` shows"),
+        (&["remove", "--dry-run"], "`rke-operator plan --remove`"),
+        (&["up", "-f", "a.yml"], "`--config FILE`"),
+        (&["-c", "a.yml", "plan"], "`--config FILE`"),
+        (&["etcd", "members", "--kubeconfig", "k"], "over SSH"),
+    ] {
+        let ran = context.run(args);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        assert!(ran.stderr.contains(hint), "{ran}");
+    }
+    for confirmed in ["-y", "--yes", "--force"] {
+        let ran = context.run(&["remove", confirmed]);
+        assert!(
+            ran.stderr.starts_with("error: cannot read the config"),
+            "{ran}"
+        );
+    }
+}
+
 #[test]
 fn the_version_is_said_as_rke_said_it() {
     let ran = Context::new().run(&["--version"]);
@@ -117,7 +141,7 @@ fn a_config_that_is_not_there_says_how_to_name_one() {
     exit code 1
     ----- stderr -----
     error: cannot read the config `cluster.yml`
-      caused by: No such file or directory (os error 2)
+      caused by: no such file or directory
 
     hint: `rke-operator config` creates one
     hint: name another one with `--config FILE` or `RKE_CONFIG`
