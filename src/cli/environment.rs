@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,7 +24,7 @@ use crate::{
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
-    model::{ClusterId, NodeName},
+    model::{ClusterId, NodeName, shell_word},
     state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
@@ -87,6 +88,12 @@ pub(super) fn open(
     if is_stdin(config) {
         return Err(Failure::NoPlace.into());
     }
+    let (store, kubeconfig) = (FileStore::beside(config), FileKubeconfig::beside(config));
+    for file in [store.path(), kubeconfig.path()] {
+        if is_open_to_others(file) {
+            session.screen.warn(&open_to_others(file));
+        }
+    }
     let files = known_hosts_files();
     let host_keys = KnownHosts::from_files(&files, policy(&opening, session))
         .map_err(|source| Failure::KnownHosts { source })?;
@@ -101,8 +108,8 @@ pub(super) fn open(
             Arc::new(TcpDial),
         )),
         host_keys: Arc::new(host_keys),
-        store: Arc::new(FileStore::beside(config)),
-        kubeconfig: Arc::new(FileKubeconfig::beside(config)),
+        store: Arc::new(store),
+        kubeconfig: Arc::new(kubeconfig),
         key_ring: Arc::new(KeyFiles {
             config: config.to_owned(),
             session: session.clone(),
@@ -125,6 +132,21 @@ pub(super) fn open(
         clock: clock(),
         entropy: rand::random,
     })
+}
+
+/// Whether other users may read or change a file with keys. One that is not there has none.
+fn is_open_to_others(file: &Path) -> bool {
+    const OTHERS: u32 = 0o077;
+    let mode = std::fs::metadata(file).map(|file| file.permissions().mode());
+    mode.is_ok_and(|mode| mode & OTHERS != 0)
+}
+
+fn open_to_others(file: &Path) -> String {
+    let name = file.display().to_string();
+    format!(
+        "other users of this machine may read `{name}`, which contains keys of the cluster: `chmod 600 {}`",
+        shell_word(&name)
+    )
 }
 
 #[expect(
@@ -224,7 +246,7 @@ mod tests {
             (Opening::to_change(&trust(false)), true),
             (Opening::to_change(&trust(true)), true),
             (reads(false), true),
-            // Nobody was asked: a command that only reads leaves no trace.
+            // Without a question a command that only reads leaves no trace.
             (reads(true), false),
         ] {
             assert_eq!(opening.records(), records, "{opening:?}");

@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -42,8 +43,17 @@ impl Context {
         self.dir.path().join(name)
     }
 
+    /// Files with keys are for their owner only, as rke-operator writes them.
     pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
+        if name.ends_with("rke-operator.json") || name.starts_with("kube_config_") {
+            self.mode(name, 0o600);
+        }
+    }
+
+    pub(crate) fn mode(&self, name: &str, mode: u32) {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(self.path(name), mode).unwrap();
     }
 
     /// The command, ready for more arguments; nobody is at its terminal.

@@ -23,7 +23,11 @@ fn up_and_plan_name_the_cause_once_and_only_nodes_that_are_needed() {
         let ran = context.run(command);
         assert_eq!(ran.code, Some(2), "{ran}");
         insta::allow_duplicates! {
-            insta::assert_snapshot!(ran.stderr, @"");
+            insta::assert_snapshot!(ran.stderr, @"
+            error: nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable: cannot reach 3 nodes (127.0.0.1 … 127.0.0.3): connection refused
+
+            hint: nothing listens on port 1 there: is sshd running, and on that port?
+            ");
         }
     }
 }
@@ -43,10 +47,28 @@ fn a_single_node_is_named_with_its_cause() {
     );
     let ran = context.run(&["plan"]);
     assert_eq!(ran.code, Some(2), "{ran}");
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(ran.stderr, @"
+    error: cannot reach node `127.0.0.1` (127.0.0.1, port 1): connection refused
+
+    hint: nothing listens on port 1 there: is sshd running, and on that port?
+    ");
     let ran = context.run(&["doctor"]);
     assert_eq!(ran.code, Some(2), "{ran}");
-    insta::assert_snapshot!(ran.stdout, @"");
+    insta::assert_snapshot!(ran.stdout, @"
+    `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
+
+    NODE       SSH  CPU  MEMORY  DISK  DOCKER  CONTAINERD  SYSTEM
+    127.0.0.1  -    -    -       -     -       -           does not answer
+
+    prevents `up`
+      - nothing is changed: no node is reachable
+
+    does not answer
+      - cannot reach node `127.0.0.1` (127.0.0.1, port 1): connection refused
+        hint: nothing listens on port 1 there: is sshd running, and on that port?
+
+    1 problem prevents `up`; 1 node does not answer
+    ");
 }
 
 #[test]
@@ -54,10 +76,48 @@ fn doctor_and_status_give_a_reason_once() {
     let context = Context::with(FIVE);
     let ran = context.run(&["doctor"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), ""), "{ran}");
-    insta::assert_snapshot!(ran.stdout, @"");
+    insta::assert_snapshot!(ran.stdout, @"
+    `cluster.yml` is valid: 5 nodes, Kubernetes v1.34.4
+
+    NODE       SSH  CPU  MEMORY  DISK  DOCKER  CONTAINERD  SYSTEM
+    127.0.0.1  -    -    -       -     -       -           does not answer
+    127.0.0.2  -    -    -       -     -       -           does not answer
+    127.0.0.3  -    -    -       -     -       -           does not answer
+    127.0.0.4  -    -    -       -     -       -           does not answer
+    127.0.0.5  -    -    -       -     -       -           does not answer
+
+    prevents `up`
+      - nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable
+
+    does not answer
+      - cannot reach 5 nodes (127.0.0.1 … 127.0.0.5): connection refused
+        hint: nothing listens on port 1 there: is sshd running, and on that port?
+
+    1 problem prevents `up`; 5 nodes do not answer
+    ");
     let ran = context.run(&["status"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{ran}");
-    insta::assert_snapshot!(ran.stdout, @"");
+    insta::assert_snapshot!(ran.stdout, @"
+    cluster `local` has no state: it was not created yet, or its state is lost
+      Kubernetes    unknown, because no API server answers; the config wants v1.34.4
+      config        `up` would fail, see below
+
+    control planes  API      VERSION  NODE  AGE  CERTS
+    ├─ 127.0.0.1    unknown  -        -     -    -      unreachable, new
+    ├─ 127.0.0.2    unknown  -        -     -    -      unreachable, new
+    └─ 127.0.0.3    unknown  -        -     -    -      unreachable, new
+
+    workers         VERSION  NODE  AGE  CERTS
+    ├─ 127.0.0.4    -        -     -    -      unreachable, new
+    └─ 127.0.0.5    -        -     -    -      unreachable, new
+
+    problems
+      - cannot reach 5 nodes (127.0.0.1 … 127.0.0.5): connection refused
+      hint: nothing listens on port 1 there: is sshd running, and on that port?
+
+    `up` would fail, and change nothing
+      nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable
+    ");
 }
 
 #[test]
@@ -67,7 +127,11 @@ fn a_bastion_host_that_is_down_is_one_line() {
     ));
     let ran = context.run(&["plan"]);
     assert_eq!(ran.code, Some(2), "{ran}");
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(ran.stderr, @"
+    error: nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable: cannot reach 3 nodes (127.0.0.1 … 127.0.0.3): cannot reach the bastion host `127.0.0.9` (port 1): connection refused
+
+    hint: nothing listens on port 1 there: is sshd running, and on that port?
+    ");
 }
 
 /// C11: it was exit 1, with the advice to copy a file onto these nodes.
@@ -76,13 +140,18 @@ fn a_restore_that_reaches_no_node_says_so() {
     let context = Context::with(FIVE);
     let ran = context.run(&["etcd", "snapshot-restore", "--name", "x"]);
     assert_eq!(ran.code, Some(2), "{ran}");
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(ran.stderr, @"
+    error: cannot look for the snapshot: no node with etcd is reachable:
+      - cannot reach 3 nodes (127.0.0.1 … 127.0.0.3): connection refused
+
+    hint: nothing listens on port 1 there: is sshd running, and on that port?
+    ");
 }
 
 /// C19: every command of a CI job printed each warning about the config with its snippet.
 #[test]
 fn warnings_about_the_config_are_counted_by_commands_that_are_about_something_else() {
-    let context = Context::with(&FIVE.replace("ingress: {provider: none}\n", ""));
+    let context = Context::with(&FIVE.replace("user: rke", "user: rke, machine_name: m"));
     let stderr = |args: &[&str]| context.run(args).stderr;
     let validate = stderr(&["validate"]);
     assert!(validate.contains("warning: "), "{validate}");
@@ -94,5 +163,22 @@ fn warnings_about_the_config_are_counted_by_commands_that_are_about_something_el
     let remove = stderr(&["remove", "--force"]);
     for word in [counted, "warning: "] {
         assert!(!remove.contains(word), "{remove}");
+    }
+}
+
+/// An artifact of a CI job has the mode 0644; ssh refuses such a key.
+#[test]
+fn a_state_that_others_may_read_is_a_warning() {
+    let context = Context::with(FIVE);
+    let state = "cluster.rke-operator.json";
+    context.write(state, "{}");
+    for (mode, warns) in [(0o600, false), (0o644, true), (0o660, true), (0o604, true)] {
+        context.mode(state, mode);
+        let ran = context.run(&["plan"]);
+        assert_eq!(
+            ran.stderr.contains("`chmod 600 cluster.rke-operator.json`"),
+            warns,
+            "{ran}"
+        );
     }
 }
