@@ -11,6 +11,7 @@ use super::{
     tree::{Entry, Value},
 };
 pub(super) use crate::model::nearest;
+use crate::model::quoted;
 
 /// What the walk found.
 #[derive(Default)]
@@ -63,11 +64,29 @@ fn of_one_key(at: &Cursor<'_>, keys: &[Key], value: &Value) -> Option<String> {
     let Value::Scalar(text) = value else {
         return None;
     };
-    let text = text.expose();
-    let key = keys.iter().find(|key| key.words.contains(&text.as_str()))?;
-    let section = at.path();
-    Some(format!("write `{section}: {{{}: {text}}}`", key.name))
+    let (text, section) = (text.expose().as_str(), at.path());
+    if let Some(key) = keys.iter().find(|key| key.words.contains(&text)) {
+        return Some(format!("write `{section}: {{{}: {text}}}`", key.name));
+    }
+    let mut first = FIRST.iter();
+    let key = first.find_map(|name| keys.iter().find(|key| key.name == *name))?;
+    let name = key.name;
+    Some(match key.words {
+        words if words.contains(&"none") && OFF.contains(&text) => {
+            format!("write `{section}: {{{name}: none}}`")
+        }
+        [] => format!("write `{section}: {{{name}: …}}`, with the value there"),
+        words => format!(
+            "write `{section}: {{{name}: …}}`; `{name}` is one of {}",
+            quoted(words)
+        ),
+    })
 }
+
+/// The key that a section is about, where it has one of them.
+const FIRST: [&str; 6] = ["provider", "plugin", "mode", "strategy", "name", "address"];
+/// How people say that they want none.
+const OFF: [&str; 4] = ["false", "no", "off", "disabled"];
 
 /// A key at the top that only holds what `*name` stands for elsewhere, as Docker Compose has it. RKE ignores it.
 fn is_anchor(at: &Cursor<'_>, key: &str) -> bool {

@@ -282,6 +282,27 @@ fn values_of_the_wrong_type() {
     `ingress` (line 3): must be a mapping, is a single value
       write `ingress: {provider: none}`
     ");
+    // C17: whatever a person writes in the place of the section.
+    for (written, hint) in [
+        ("network: flannel", "write `network: {plugin: flannel}`"),
+        (
+            "network: cilium",
+            "write `network: {plugin: …}`; `plugin` is one of `canal`, `flannel`, `calico`, `none`",
+        ),
+        ("ingress: false", "write `ingress: {provider: none}`"),
+        ("monitoring: off", "write `monitoring: {provider: none}`"),
+        (
+            "authorization: rbac",
+            "write `authorization: {mode: …}`, with the value there",
+        ),
+        (
+            "bastion_host: jump",
+            "write `bastion_host: {address: …}`, with the value there",
+        ),
+    ] {
+        let said = bad(&format!("nodes: [{{address: a, user: b}}]\n{written}\n"));
+        assert!(said.contains(hint), "{written}: {said}");
+    }
     assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
     assert_snapshot!(bad(&node("port: 65536")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | 65536");
     assert_snapshot!(bad(&node("labels: [a]\n    taints: {a: b}")), @"

@@ -132,6 +132,7 @@ fn a_bastion_that_is_reached_through_others() {
     `bastion_host.through[0].address` (line 8): each bastion host needs an `address`
     `bastion_host.through[0].port` (line 8): must be a port, 1 to 65535 | x
     `bastion_host.through[1]` (line 8): must be a mapping, is a single value
+      write `bastion_host.through[1]: {address: …}`, with the value there
     `bastion_host.through[2]` (line 8): this bastion host is empty
       each needs an `address`, or remove the `-`
     `bastion_host.through[3].through` (line 8): unknown key
