@@ -228,9 +228,10 @@ fn default(arg: &Arg) -> String {
 fn cluster_yml() -> String {
     let mut page = format!(
         "{NOTE}\n\n# Keys of `cluster.yml`\n\n\
-         RKE's schema, all of it. Any other key is an error, and so is a value that is not supported:\n\
-         nothing is ignored in silence. *Default* is RKE's. What *only the default* says may be left\n\
-         out, be empty, or have that default. A value that is *secret* is shown in no message; in a `Cluster` object\n\
+         RKE's schema, all of it. Any other key is an error, and so is a value that is not supported.\n\
+         *Default* is RKE's. What *only the default* says may be left out, be empty, or have that default. What *any value*\n\
+         says is accepted, and has nothing to act on: the text says why. What has *no effect* is a warning.\n\
+         A value that is *secret* is shown in no message; in a `Cluster` object\n\
          `secretKeyRef: {{name, key}}` may stand in its place, and must where it is *by reference*.\n"
     );
     let mut section = None;

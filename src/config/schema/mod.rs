@@ -3,8 +3,8 @@
 //! document by it, `secrets` finds by it what must not be shown, `keys` makes the reference of it.
 //!
 //! A key that is not read passes when it says nothing or has the value that RKE's default gives
-//! (as `rke config` writes it). A key that RKE does not have is an error. So nothing is ignored in
-//! silence.
+//! (as `rke config` writes it). A key that RKE does not have is an error. A key that has nothing to act
+//! on here says so in the reference.
 
 mod aci;
 mod addons;
