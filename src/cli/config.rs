@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     catalog::{Catalogue, CatalogueError, etcd_tools},
-    config::{Explained, KeyRow, SCHEMA_URL, explain, is_host},
+    config::{Explained, KeyRow, explain, is_host},
     model::{KubernetesVersion, shell_word},
 };
 
@@ -272,8 +272,7 @@ fn document(answers: &Answers, version: KubernetesVersion, empty: bool) -> Strin
         network,
     } = answers;
     let mut text = format!(
-        "# yaml-language-server: $schema={SCHEMA_URL}\n\
-         # A cluster of rke-operator. `rke-operator config --explain KEY` explains a key,\n\
+        "# A cluster of rke-operator. `rke-operator config --explain KEY` explains a key,\n\
          # `rke-operator validate` checks this file, `rke-operator plan` shows what `up` would do.\n\n\
          cluster_name: local\n\
          # Without it, the default release of rke-operator; an existing cluster keeps its release.\n\

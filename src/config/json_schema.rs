@@ -10,8 +10,8 @@ use super::{
     schema::{Answer, Key, Kind, ROOT},
 };
 
-/// Where the committed file is found by editors.
-pub const SCHEMA_URL: &str = "https://raw.githubusercontent.com/rke-operator/rke-operator/main/docs/reference/cluster.schema.json";
+/// The name of the schema. An editor needs a copy of the schema: this address may not answer.
+const SCHEMA_URL: &str = "https://raw.githubusercontent.com/rke-operator/rke-operator/main/docs/reference/cluster.schema.json";
 
 /// The document.
 pub fn json_schema() -> Value {

@@ -49,7 +49,7 @@ pub use dns::{CoreDns, Dns, NodeLocal};
 pub use explain_key::{Explained, explain};
 pub use ingress::{Ingress, IngressOptions, NetworkMode};
 pub use intent::*;
-pub use json_schema::{SCHEMA_URL, json_schema};
+pub use json_schema::json_schema;
 pub use keys::{KeyRow, Support, keys};
 pub use manifest::Manifest;
 pub use network::{Backend, Calico, Canal, Flannel, Network};

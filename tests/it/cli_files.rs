@@ -92,7 +92,6 @@ fn a_config_is_written_and_none_is_replaced() {
         std::fs::read_to_string(context.path("new.yml")).unwrap()
     );
     insta::assert_snapshot!(printed, @"
-    # yaml-language-server: $schema=https://raw.githubusercontent.com/rke-operator/rke-operator/main/docs/reference/cluster.schema.json
     # A cluster of rke-operator. `rke-operator config --explain KEY` explains a key,
     # `rke-operator validate` checks this file, `rke-operator plan` shows what `up` would do.
 
