@@ -156,3 +156,7 @@ fn summary(diagnosis: &Diagnosis, page: Page) -> String {
     }
     parts.join("; ")
 }
+
+#[cfg(test)]
+#[path = "doctor_tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+use std::{io, sync::Arc};
+
+use super::*;
+use crate::{
+    cli::output::Paint,
+    error::ErrorClass,
+    facts::Unreachable,
+    host::{Hop, HostError, Place},
+    model::{Endpoint, NodeName},
+};
+
+fn machine() -> Machine {
+    Machine {
+        os: "Debian GNU/Linux 12 (bookworm)".into(),
+        kernel: "6.1.0-28-amd64".into(),
+        architecture: "x86_64".into(),
+        processors: Some(4),
+        memory_bytes: Some(16 << 30),
+        docker_version: "26.1.5".into(),
+        docker_reached_by: ReachedBy::Socket,
+        containerd_version: "1.7.24".into(),
+        round_trip_microseconds: Some(700),
+        clock_ahead_seconds: Some(0),
+        fsync_p99_microseconds: Some(14_000),
+        free_bytes: [].into(),
+    }
+}
+
+/// Nodes by address; every fifth has no route to it, and the first a slow disk.
+fn diagnosis(nodes: usize) -> Diagnosis {
+    let mut diagnosis = Diagnosis {
+        nodes: Vec::new(),
+        findings: Vec::new(),
+    };
+    for number in 1..=nodes {
+        let address = format!("192.168.77.{}", 100 + number);
+        let (name, reachable) = (NodeName(address.clone()), number % 5 != 0);
+        diagnosis.nodes.push(NodeDiagnosis {
+            name: name.clone(),
+            address: format!("{address}:22"),
+            bastions: Vec::new(),
+            roles: Vec::new(),
+            reachable,
+            machine: reachable.then(machine),
+        });
+        if !reachable {
+            diagnosis.findings.push(unreachable(name, address));
+        }
+    }
+    diagnosis.findings.push(Finding {
+        node: Some("192.168.77.101".into()),
+        severity: Severity::Warning,
+        class: ErrorClass::Host,
+        message: "its disk with /var/lib/etcd is slow: 99 of 100 writes took up to 14 ms, and etcd needs 10 ms".into(),
+        hints: vec!["mount an SSD or NVMe at /var/lib/etcd, with nothing else on it".into()],
+        down: None,
+    });
+    diagnosis
+}
+
+fn unreachable(node: NodeName, address: String) -> Finding {
+    let at = Arc::new(Place {
+        node: node.clone(),
+        endpoint: Endpoint { address, port: 22 },
+        user: "rke".into(),
+        hop: Hop::Direct,
+    });
+    let source = io::Error::from_raw_os_error(113);
+    let down = Unreachable::of(&HostError::Unreachable { at, source });
+    Finding {
+        node: Some(node),
+        severity: Severity::Unreachable,
+        class: down.class,
+        message: down.why.clone(),
+        hints: down.hints.clone(),
+        down: Some(down),
+    }
+}
+
+fn shown(nodes: usize, columns: usize) -> String {
+    let page = Page {
+        paint: Paint::OFF,
+        columns: Some(columns),
+    };
+    render(&diagnosis(nodes), "cluster.yml", "v1.34.4", page)
+}
+
+/// Rows of a long table repeat each other: the first seven.
+fn without_most_rows(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_row = |line: &&&str| line.starts_with("192.168.") || line.starts_with('…');
+    let rows = lines.iter().filter(is_row).count();
+    let mut seen = 0;
+    let kept = lines.iter().filter(|line| {
+        seen += usize::from(is_row(line));
+        !is_row(line) || seen <= 7
+    });
+    let mut kept: Vec<String> = kept.map(|line| (*line).to_owned()).collect();
+    if rows > 7 {
+        kept.insert(10, format!("({} more rows)", rows - 7));
+    }
+    kept.join("\n")
+}
+
+#[test]
+fn a_diagnosis_is_read_at_any_width() {
+    let mut screens = Vec::new();
+    for nodes in [1, 5, 100] {
+        for columns in [40, 80, 200] {
+            let shown = without_most_rows(&shown(nodes, columns));
+            screens.push(format!("== {nodes} nodes, {columns} columns\n{shown}"));
+        }
+    }
+    insta::assert_snapshot!(screens.join("\n\n"));
+}
+
+/// C14: at 40 columns rows of one network were the same.
+#[test]
+fn rows_differ_on_a_narrow_terminal() {
+    let text = shown(100, 40);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("192.168.") || line.starts_with('…'))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let different: std::collections::BTreeSet<_> = rows.iter().collect();
+    assert_eq!((rows.len(), different.len()), (100, 100), "{text}");
+}
