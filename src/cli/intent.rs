@@ -76,7 +76,7 @@ fn no_program() -> Problem {
     Problem::new("services.etcd.snapshot", MESSAGE)
         .detail("nodes that already take snapshots continue")
         .hint(
-            "use a released program on Linux, or the operator; to do without recurring snapshots, \
+            "use a program that `make dist` built, or the operator; to do without recurring snapshots, \
              set `snapshot: false` under `services.etcd`",
         )
 }

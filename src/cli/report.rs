@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::Problems,
     error::{ErrorClass, Explain, chain, distinct},
-    facts::{UnreachableNodes, Unreachable, by_cause},
+    facts::{Unreachable, UnreachableNodes, by_cause},
     model::{ClusterId, NodeName, quoted},
 };
 
@@ -112,7 +112,9 @@ pub enum Failure {
         source: std::io::Error,
     },
     /// The config comes in through stdin, and the command keeps files next to it.
-    #[error("only `validate` reads the config from stdin (`--config -`): the state of a cluster is kept next to its config")]
+    #[error(
+        "only `validate` reads the config from stdin (`--config -`): the state of a cluster is kept next to its config"
+    )]
     NoPlace,
     /// `known_hosts` cannot be read.
     #[error("cannot read the known host keys")]
@@ -245,7 +247,7 @@ pub enum Failure {
     },
     /// No member is left.
     #[error(
-        "no node with etcd answers that the state and the config have:{}",
+        "no etcd node that is in both the state and the config is reachable:{}",
         list(found)
     )]
     NoSurvivor {

@@ -57,8 +57,8 @@ fn said(node: &NodeName, saved: &SavedOnce) -> String {
     let looked = match saved.grade {
         None => "",
         Some(Grade::Proven) => ", proven",
-        Some(Grade::Checked) => ", checked, and not restored for trial",
-        Some(Grade::Saved) => ", and not looked into",
+        Some(Grade::Checked) => ", checked, without a trial restore",
+        Some(Grade::Saved) => ", not verified",
         Some(Grade::Failed) => ", which cannot be restored",
     };
     text.push_str(looked);

@@ -149,7 +149,7 @@ fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: 
         "\nthe cluster is degraded:".to_owned()
     } else {
         format!(
-            "\nthe rest of the cluster is as the config says, without {}:",
+            "\nthe rest of the cluster matches the config, without {}:",
             count(left.len(), "node")
         )
     };
@@ -163,9 +163,9 @@ fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: 
     let hints = down.iter().flat_map(|group| &group.hints);
     let hints = hints.chain(missing.iter().flat_map(|what| &what.hints));
     let last = if missing.is_empty() {
-        format!("`{again}` again brings them in when they answer")
+        format!("`{again}` again adds them when they are reachable")
     } else {
-        format!("run `{again}` again when that is cured")
+        format!("run `{again}` again when this is fixed")
     };
     let mut hints = distinct(hints.map(String::as_str));
     hints.push(&last);

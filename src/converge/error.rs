@@ -6,7 +6,7 @@ use crate::{
     config::Problems,
     desired::{DesiredError, pki::PkiError},
     error::{ErrorClass, Explain, distinct},
-    facts::{UnreachableNodes, Unreachable, by_cause},
+    facts::{Unreachable, UnreachableNodes, by_cause},
     lease,
     model::{KubernetesVersion, NodeName},
     plan::{PreflightErrors, Step, TooFew, Violation},
@@ -80,7 +80,7 @@ pub enum Error {
     #[error("this is the cluster that the operator itself runs on: its nodes are left as they are")]
     Home,
     /// A restore was cut off.
-    #[error("a restore of {made_of} was begun and has not come to its end")]
+    #[error("a restore of {made_of} was started and is not finished")]
     Restoring {
         /// Of what.
         made_of: String,
@@ -139,9 +139,7 @@ fn mattering(why: Option<&TooFew>, down: &[(NodeName, Unreachable)]) -> Vec<Unre
 /// One cause on the line of what cannot be done without the nodes; several each on a line.
 fn hosts_down(why: Option<&TooFew>, down: &[(NodeName, Unreachable)], changed: bool) -> String {
     let told = mattering(why, down);
-    let lines = told
-        .iter()
-        .map(|group| format!("\n  {}", group.message));
+    let lines = told.iter().map(|group| format!("\n  {}", group.message));
     let why = why.map(|few| nothing_is_changed(few, changed));
     match (why, told.as_slice()) {
         (None, [only]) => only.message.clone(),
@@ -246,33 +244,32 @@ impl Explain for Error {
             }
             Self::Unfit { source, .. } => source.hints(),
             Self::UnknownRelease { .. } => vec![
-                "use the release of rke-operator that made the cluster, or a newer one".into(),
-                "or write the `kubernetes_version` that it shall have".into(),
+                "use the release of rke-operator that created the cluster, or a newer one".into(),
+                "or set `kubernetes_version` in the config".into(),
             ],
             Self::Busy { .. } => vec![
-                "nothing was done; run it again when the other one has ended".into(),
+                "nothing was done; run it again when the other run has finished".into(),
                 format!(
-                    "when it will not: `kubectl -n kube-system delete lease {}` lets others begin",
+                    "if that process is gone for good, release its lock: `kubectl -n kube-system delete lease {}`",
                     lease::RUN.name()
                 )
                 .into(),
             ],
             Self::Home => vec![
-                "run the operator on another cluster and take this one over there to remove it"
+                "to remove it, run the operator on another cluster, and take this one over there"
                     .into(),
             ],
             Self::Restoring { command, .. } => vec![
                 format!(
-                    "go on with it: `{command}` (a `Cluster` has the `ClusterOperation` of the type `Restore`, with the same \
+                    "to continue it: `{command}` (a `Cluster` has the `ClusterOperation` of the type `Restore`, with the same \
                      snapshot) continues from what is there"
                 )
                 .into(),
-                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`"
+                "to return to the previous state: `rke-operator etcd snapshot-restore --back`"
                     .into(),
             ],
             Self::TurnLost => vec![
-                "this one did not renew its Lease in time: it was held up for long. Run it again: \
-                 it continues from what is there"
+                "this run did not renew its Lease in time. Run the command again: it continues where this run stopped"
                     .into(),
             ],
             Self::Kubeconfig { .. } | Self::Unsafe(_) | Self::Unsettled { .. } => vec![],

@@ -49,7 +49,7 @@ pub enum RestoreError {
         why: String,
     },
     /// Another restore was cut off.
-    #[error("a restore of {made_of} was begun and has not come to its end")]
+    #[error("a restore of {made_of} was started and is not finished")]
     Another {
         /// Of what.
         made_of: String,
@@ -135,8 +135,8 @@ impl Explain for RestoreError {
                 vec!["take another snapshot, or copy this one there again".into()]
             }
             Self::Another { command, .. } => vec![
-                format!("go on with it: `{command}`").into(),
-                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`"
+                format!("to continue it: `{command}`").into(),
+                "to return to the previous state: `rke-operator etcd snapshot-restore --back`"
                     .into(),
             ],
             Self::AndUpgrade { has, .. } => vec![
@@ -150,7 +150,7 @@ impl Explain for RestoreError {
                 ]
             }
             Self::NotStatic => vec![
-                "use a released program on Linux; or copy the file yourself: snapshots are in \
+                "use a program that `make dist` built; or copy the file yourself: snapshots are in \
                  `/opt/rke/etcd-snapshots` of the nodes"
                     .into(),
             ],

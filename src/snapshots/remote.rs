@@ -66,7 +66,7 @@ impl Explain for RemoteError {
         match self {
             Self::Host(error) => error.hints(),
             Self::Program(_) => vec![
-                "use a released program on Linux, or copy the file from the bucket into `/opt/rke/etcd-snapshots` of the \
+                "use a program that `make dist` built, or copy the file from the bucket into `/opt/rke/etcd-snapshots` of the \
                  node"
                 .into(),
             ],

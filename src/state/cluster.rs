@@ -498,7 +498,7 @@ impl ClusterState {
         }
     }
 
-    /// The restore that was begun and has not come to its end.
+    /// The restore that was started and is not finished.
     pub fn restoring(&self) -> Option<&EtcdEpoch> {
         let epoch = self.etcd_epoch.as_ref();
         epoch.filter(|epoch| !matches!(epoch.reached, Reached::Done | Reached::TakenBack))

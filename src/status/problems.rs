@@ -383,7 +383,7 @@ fn ends(authority: &Authority) -> Option<Problem> {
     let Authority { end } = authority;
     (end.days_left < NOTICE_DAYS).then(|| {
         let (name, days) = (&end.name, end.days_left);
-        let message = format!("{name} ends in {days} days, and is not renewed automatically");
+        let message = format!("{name} expires in {days} days, and is not renewed automatically");
         Problem {
             hints: vec![
                 "to replace it: `rke-operator cert rotate --rotate-ca` (of a `Cluster`: the runbook \

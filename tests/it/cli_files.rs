@@ -30,7 +30,7 @@ fn validate_says_what_the_config_is() {
     ----- stderr -----
     warning: `services.etcd.snapshot`: recurring snapshots of etcd are not set up: nodes cannot run this rke-operator, because it is not linked statically
       = note: nodes that already take snapshots continue
-      = help: use a released program on Linux, or the operator; to do without recurring snapshots, set `snapshot: false` under `services.etcd`
+      = help: use a program that `make dist` built, or the operator; to do without recurring snapshots, set `snapshot: false` under `services.etcd`
     ");
     let ran = context.run(&["validate", "-o", "json"]);
     assert_eq!(
@@ -361,11 +361,21 @@ fn validate_reads_the_config_from_stdin_and_nothing_else_does() {
         Ran::from(&context, command.stdin(config).output().unwrap())
     };
     let before = context.files();
-    insta::assert_snapshot!(run(&["validate", "--config", "-"]), @"");
+    insta::assert_snapshot!(run(&["validate", "--config", "-"]), @"
+    exit code 0
+    ----- stdout -----
+    `<stdin>` is valid: 1 node, Kubernetes v1.34.4
+    ");
     for command in ["plan", "status", "up"] {
         let ran = run(&[command, "--config", "-"]);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(ran, @"");
+            insta::assert_snapshot!(ran, @"
+            exit code 1
+            ----- stderr -----
+            error: only `validate` reads the config from stdin (`--config -`): the state of a cluster is kept next to its config
+
+            hint: write the config into a file, and name it with `--config FILE`
+            ");
         }
     }
     assert_eq!(context.files(), before);
@@ -377,7 +387,8 @@ fn a_name_with_blanks_is_one_word_in_a_command() {
     let ran = context.run(&["config", "--name", "my new.yml"]);
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(
-        ran.stderr.ends_with("rke-operator validate --config 'my new.yml'\n"),
+        ran.stderr
+            .ends_with("rke-operator validate --config 'my new.yml'\n"),
         "{ran}"
     );
 }

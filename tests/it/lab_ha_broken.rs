@@ -148,7 +148,7 @@ fn machines(broken: &mut Broken) {
         (
             2,
             &[
-                "etcd needs 2 of its 3 nodes, and 1 can be worked on",
+                "etcd needs 2 of its 3 nodes, and only 1 is reachable",
                 "n2",
                 "n3",
             ],

@@ -91,8 +91,8 @@ pub fn snapshots(snapshots: &SnapshotStatus) -> String {
     };
     let grade = match newest.grade {
         Grade::Proven => "proven",
-        Grade::Checked => "checked, and not restored for trial",
-        Grade::Saved => "saved, and not looked into",
+        Grade::Checked => "checked, without a trial restore",
+        Grade::Saved => "saved, not verified",
         Grade::Failed => "which cannot be restored",
     };
     let copied = match &snapshots.copies {
@@ -151,7 +151,7 @@ fn certificates(status: &Status) -> String {
     let ends = nodes.into_iter().chain(authorities);
     let ends: Vec<String> = ends
         .map(|(end, what)| match end.days_left {
-            days @ 0.. => format!("{what} ends in {}", count_of_days(days)),
+            days @ 0.. => format!("{what} expires in {}", count_of_days(days)),
             days => format!("{what} expired {} ago", count_of_days(-days)),
         })
         .collect();
@@ -447,10 +447,10 @@ const fn because(cause: Cause) -> &'static str {
     match cause {
         Cause::New => "because it is new",
         Cause::Drift => "because it was changed from outside",
-        Cause::Change => "because something else is wanted",
-        Cause::Expiry => "because certificates end soon",
-        Cause::Leave => "because it leaves",
-        Cause::Replace => "because it takes the place of what is lost",
+        Cause::Change => "because the config changed",
+        Cause::Expiry => "because certificates expire soon",
+        Cause::Leave => "because it leaves the cluster",
+        Cause::Replace => "because it replaces a lost node",
     }
 }
 

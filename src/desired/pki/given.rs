@@ -426,7 +426,7 @@ pub(super) fn to_renew(what: &str, validity: Validity, now: Timestamp) -> Option
     let days = validity.until.as_second().saturating_sub(now.as_second()) / 86_400;
     let soon = validity.ends_soon(now);
     soon.then(|| {
-        format!("the certificate {what} ends in {days} days; you made it, and have to renew it")
+        format!("the certificate {what} expires in {days} days; you provided it, so you have to renew it")
     })
 }
 

@@ -331,7 +331,7 @@ fn what_a_person_made_is_never_made_anew() {
         let notes = later.notes.join("\n");
         assert!(notes.contains("kube-apiserver.pem"), "{notes}");
         assert!(
-            notes.contains("you made it, and have to renew it"),
+            notes.contains("you provided it, so you have to renew it"),
             "{notes}"
         );
         assert!(self::keys(&intent, &have, folder, days(400)).is_err());
