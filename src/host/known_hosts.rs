@@ -3,16 +3,17 @@
 //! `ssh_key` reads the lines; what they mean for a name is OpenSSH's (hashed names, wildcards, negation, `[host]:port`,
 //! `@revoked`, several keys a host); a line that cannot be read is skipped as OpenSSH does. One
 //! rule is stricter: any other key on record for a host, of whatever type, is a changed key,
-//! so that "accept new" never takes an impostor with a key of another type. Host certificates
-//! are not supported: a host that is only covered by `@cert-authority` is unknown.
+//! so that "accept new" never takes an impostor with a key of another type. A host certificate is accepted where an
+//! authority on record (`@cert-authority`) signed it for that name ([`super::host_certificate`]); if not, the key in
+//! it counts as a plain one, as in OpenSSH. What `@revoked` lists, key or authority, is always refused.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt, fs,
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use base64::{
@@ -21,12 +22,16 @@ use base64::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use hmac::{Hmac, Mac};
-use russh::keys::{PublicKey, ssh_key::known_hosts::HostPatterns};
+use jiff::Timestamp;
+use russh::keys::{
+    Certificate, PublicKey,
+    ssh_key::{known_hosts::HostPatterns, public::KeyData},
+};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::{HostKeyVerdict, HostKeys};
-use crate::model::Endpoint;
+use super::{HostKeyVerdict, HostKeys, ShownKey, host_certificate};
+use crate::model::{Endpoint, printable};
 
 /// Asks a person whether a key that is not on record may be taken: endpoint, key type and
 /// fingerprint.
@@ -61,29 +66,78 @@ pub fn fingerprint(key: &str) -> Option<String> {
     ))
 }
 
+/// Under which name and in which files the key of one endpoint is on record, where that is not as usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lookup {
+    /// The name, instead of the address and the port; a certificate must be for it, too (`HostKeyAlias`).
+    pub alias: Option<String>,
+    /// Instead of the user's file; keys that are taken are recorded in the first (`UserKnownHostsFile`).
+    pub user_files: Option<Vec<PathBuf>>,
+    /// Instead of the machine's files (`GlobalKnownHostsFile`).
+    pub global_files: Option<Vec<PathBuf>>,
+}
+
 /// Trusted host keys, from files or from a text.
 #[derive(Debug)]
 pub struct KnownHosts {
+    /// Each read once.
     sources: Vec<Source>,
+    usual: Where,
+    /// Of these endpoints the keys are on record elsewhere.
+    special: BTreeMap<Endpoint, Where>,
     /// Taken during this run.
     taken: Mutex<Index>,
-    /// Where keys that are taken are recorded.
-    record: Option<PathBuf>,
+    /// Keys that are taken are recorded in a file, where there is one.
+    records: bool,
     policy: Policy,
+    /// Certificates are accepted at these times; `None`: never.
+    now: Option<Now>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Now(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl fmt::Debug for Now {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Now")
+    }
+}
+
+/// Where keys are on record.
+#[derive(Clone, Debug, Default)]
+struct Where {
+    alias: Option<String>,
+    /// Of [`KnownHosts::sources`]: the user's, and the machine's.
+    user: Vec<usize>,
+    global: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Source {
     place: String,
+    /// `None`: it is no file.
+    file: Option<PathBuf>,
     index: Index,
 }
 
 impl Source {
-    fn of(place: String, text: &str) -> Self {
-        let index = Index::of(text);
-        Self { place, index }
+    /// A file that does not exist is empty.
+    fn read(file: &Path) -> io::Result<Self> {
+        let text = match fs::read(file) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => {
+                let what = format!("cannot read {}: {error}", file.display());
+                return Err(io::Error::new(error.kind(), what));
+            }
+        };
+        Ok(Self {
+            place: file.display().to_string(),
+            file: Some(file.to_owned()),
+            index: Index::of(&text),
+        })
     }
 }
 
@@ -91,37 +145,94 @@ impl KnownHosts {
     /// From a text, e.g. of a `Cluster` object; `place` says where it is, for messages. Keys
     /// that are taken are only remembered.
     pub fn from_text(place: &str, text: &str, policy: Policy) -> Self {
+        let source = Source {
+            place: place.to_owned(),
+            file: None,
+            index: Index::of(text),
+        };
         Self {
-            sources: vec![Source::of(place.to_owned(), text)],
+            usual: Where {
+                user: vec![0],
+                ..Where::default()
+            },
+            ..Self::of(vec![source], policy)
+        }
+    }
+
+    /// From files; the first is the user's, where keys that are taken are recorded, and the others are the machine's. A
+    /// file that is not there is empty; one that cannot be read is an error, because it may say "revoked".
+    pub fn from_files(files: &[PathBuf], policy: Policy) -> io::Result<Self> {
+        let mut known = Self::of(Vec::new(), policy);
+        let (user, global) = files.split_at(files.len().min(1));
+        known.usual = Where {
+            alias: None,
+            user: known.read(user)?,
+            global: known.read(global)?,
+        };
+        Ok(known)
+    }
+
+    fn of(sources: Vec<Source>, policy: Policy) -> Self {
+        Self {
+            sources,
+            usual: Where::default(),
+            special: BTreeMap::new(),
             taken: Mutex::default(),
-            record: None,
+            records: true,
             policy,
+            now: None,
             asking: tokio::sync::Mutex::default(),
         }
     }
 
-    /// From files; the first is where keys that are taken are recorded. A file that is not there
-    /// is empty; one that cannot be read is an error, because it may say "revoked".
-    pub fn from_files(files: &[PathBuf], policy: Policy) -> io::Result<Self> {
-        let mut sources = Vec::new();
+    /// Their places in [`Self::sources`].
+    fn read(&mut self, files: &[PathBuf]) -> io::Result<Vec<usize>> {
+        let mut places = Vec::new();
         for file in files {
-            let text = match fs::read(file) {
-                Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => {
-                    let what = format!("cannot read {}: {error}", file.display());
-                    return Err(io::Error::new(error.kind(), what));
+            let is_it = |source: &Source| source.file.as_ref() == Some(file);
+            let known = self.sources.iter().position(is_it);
+            places.push(match known {
+                Some(place) => place,
+                None => {
+                    self.sources.push(Source::read(file)?);
+                    self.sources.len() - 1
                 }
-            };
-            sources.push(Source::of(file.display().to_string(), &text));
+            });
         }
-        Ok(Self {
-            sources,
-            taken: Mutex::default(),
-            record: files.first().cloned(),
-            policy,
-            asking: tokio::sync::Mutex::default(),
-        })
+        Ok(places)
+    }
+
+    /// With endpoints whose keys are on record under another name or in other files; the errors are those of
+    /// [`Self::from_files`].
+    pub fn with_lookups(mut self, lookups: &BTreeMap<Endpoint, Lookup>) -> io::Result<Self> {
+        for (endpoint, lookup) in lookups {
+            let Lookup {
+                alias,
+                user_files,
+                global_files,
+            } = lookup;
+            let mut place = Where {
+                alias: alias.as_ref().map(|alias| alias.to_lowercase()),
+                ..self.usual.clone()
+            };
+            if let Some(files) = user_files {
+                place.user = self.read(files)?;
+            }
+            if let Some(files) = global_files {
+                place.global = self.read(files)?;
+            }
+            self.special.insert(endpoint.clone(), place);
+        }
+        Ok(self)
+    }
+
+    /// With host certificates, which are valid for a time: `now` tells it. Without, no host is requested to show one.
+    #[must_use]
+    pub fn with_certificates(self, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self {
+            now: Some(Now(Arc::new(now))),
+            ..self
+        }
     }
 
     /// Keys that are taken are only remembered for this run: for those who promise to write
@@ -129,23 +240,40 @@ impl KnownHosts {
     #[must_use]
     pub fn unrecorded(self) -> Self {
         Self {
-            record: None,
+            records: false,
             ..self
         }
     }
 
     /// The keys on record for a machine, as in `authorized_keys`; revoked ones and authorities are none.
     pub fn keys_of(&self, endpoint: &Endpoint) -> Vec<String> {
-        let entries = self.entries(&name_of(endpoint)).into_iter();
+        let entries = self.entries(endpoint, &self.name_of(endpoint)).into_iter();
         let keys = entries.filter(|(_, marker, _)| *marker == Marker::None);
         keys.map(|(_, _, (kind, blob))| format!("{kind} {}", STANDARD.encode(blob)))
             .collect()
     }
 
+    fn place_of(&self, endpoint: &Endpoint) -> &Where {
+        self.special.get(endpoint).unwrap_or(&self.usual)
+    }
+
+    /// The name under which an endpoint is on record.
+    fn name_of(&self, endpoint: &Endpoint) -> String {
+        let alias = self.place_of(endpoint).alias.clone();
+        alias.unwrap_or_else(|| name_of(endpoint))
+    }
+
+    /// Like OpenSSH: what is on record under the bare name is good for any port; an alias has none.
+    fn bare_name_of(&self, endpoint: &Endpoint) -> Option<String> {
+        let has_one = endpoint.port != 22 && self.place_of(endpoint).alias.is_none();
+        has_one.then(|| endpoint.address.to_lowercase())
+    }
+
     /// Every entry for a name, with its place.
-    fn entries(&self, name: &str) -> Vec<(String, Marker, Key)> {
+    fn entries(&self, endpoint: &Endpoint, name: &str) -> Vec<Found> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let sources = self.sources.iter();
+        let Where { user, global, .. } = self.place_of(endpoint);
+        let sources = user.iter().chain(global).map(|at| &self.sources[*at]);
         let all = sources
             .map(|source| (source.place.as_str(), &source.index))
             .chain([("this run", &*taken)]);
@@ -157,33 +285,77 @@ impl KnownHosts {
         .collect()
     }
 
-    /// What the records say.
-    fn look_up(&self, endpoint: &Endpoint, key: &Key) -> Found {
-        let found = verdict(&self.entries(&name_of(endpoint)), key);
-        // Like OpenSSH: the right key under the bare name is good for any port.
-        if !matches!(found, Found::Trusted | Found::Changed(_)) && endpoint.port != 22 {
-            let bare = verdict(&self.entries(&endpoint.address.to_lowercase()), key);
-            if matches!(bare, Found::Trusted) {
+    /// Every entry that counts for an endpoint, whatever its port.
+    fn all_entries(&self, endpoint: &Endpoint) -> Vec<Found> {
+        let mut all = self.entries(endpoint, &self.name_of(endpoint));
+        if let Some(bare) = self.bare_name_of(endpoint) {
+            all.extend(self.entries(endpoint, &bare));
+        }
+        all
+    }
+
+    /// What the records say about a plain key.
+    fn look_up(&self, endpoint: &Endpoint, key: &Key) -> Verdict {
+        let found = verdict(&self.entries(endpoint, &self.name_of(endpoint)), key);
+        if !matches!(found, Verdict::Trusted | Verdict::Changed(_))
+            && let Some(bare) = self.bare_name_of(endpoint)
+        {
+            let bare = verdict(&self.entries(endpoint, &bare), key);
+            if matches!(bare, Verdict::Trusted) {
                 return bare;
             }
         }
         found
     }
 
+    /// Whether an authority on record vouches for the host.
+    fn vouched(&self, endpoint: &Endpoint, certificate: &Certificate) -> Vouched {
+        let (Some(now), Some(signer)) = (&self.now, data_of(certificate.signature_key())) else {
+            return Vouched::Nobody;
+        };
+        let entries = self.all_entries(endpoint);
+        let mut authorities = entries.iter();
+        let Some((place, ..)) = authorities
+            .find(|(_, marker, key)| *marker == Marker::Authority && *key == signer)
+        else {
+            return Vouched::Nobody;
+        };
+        let alias = self.place_of(endpoint).alias.as_deref();
+        let name = alias.unwrap_or(&endpoint.address);
+        match host_certificate::check(certificate, name, (now.0)()) {
+            Ok(()) => Vouched::Yes,
+            Err(flaw) => Vouched::No(format!(
+                "its certificate `{}`, of the authority in {place}, is refused: {flaw}",
+                printable(certificate.key_id())
+            )),
+        }
+    }
+
     async fn decide(
         &self,
         endpoint: &Endpoint,
-        text: &str,
+        ShownKey { key: text, certificate }: &ShownKey,
         verified: &[String],
     ) -> io::Result<HostKeyVerdict> {
         let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "unreadable host key");
         let key = parse_key(text).ok_or_else(unreadable)?;
         let _one = self.asking.lock().await;
+        if let Some(place) = self.revoked(endpoint, &key, certificate.as_deref()) {
+            return Ok(HostKeyVerdict::Changed { place });
+        }
+        let flawed = match certificate {
+            None => None,
+            Some(certificate) => match self.vouched(endpoint, certificate) {
+                Vouched::Yes => return Ok(HostKeyVerdict::Trusted),
+                Vouched::No(why) => Some(why),
+                Vouched::Nobody => None,
+            },
+        };
         let authority = match self.look_up(endpoint, &key) {
-            Found::Trusted => return Ok(HostKeyVerdict::Trusted),
-            Found::Changed(place) => return Ok(HostKeyVerdict::Changed { place }),
-            Found::Authority(place) => Some(place),
-            Found::Nothing => None,
+            Verdict::Trusted => return Ok(HostKeyVerdict::Trusted),
+            Verdict::Changed(place) => return Ok(HostKeyVerdict::Changed { place }),
+            Verdict::Authority(place) => Some(place),
+            Verdict::Nothing => None,
         };
         let before: Vec<Key> = verified.iter().filter_map(|key| parse_key(key)).collect();
         if !before.is_empty() {
@@ -195,22 +367,29 @@ impl KnownHosts {
                 }
             });
         }
-        let accepted = match &self.policy {
-            Policy::Strict => {
-                if let Some(place) = authority {
-                    return Err(io::Error::new(
-                        io::ErrorKind::Unsupported,
-                        format!(
-                            "it is on record only through `@cert-authority` in {place}, and host certificates are not supported yet: add the host's own key"
-                        ),
-                    ));
-                }
-                false
+        let lacking = flawed.or_else(|| authority.map(uncertified));
+        let accepted = match (&self.policy, lacking) {
+            (Policy::Strict, Some(why)) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!(
+                        "{why}; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key \
+                         to the known hosts"
+                    ),
+                ));
             }
-            Policy::AcceptNew => true,
-            Policy::Ask(ask) => {
-                let shown = fingerprint(text).ok_or_else(unreadable)?;
-                ask(endpoint.clone(), key.0.clone(), shown).await
+            (Policy::Strict, None) => false,
+            (policy, why) => {
+                if let Some(why) = why {
+                    tracing::warn!("{endpoint}: {why}; its own key counts");
+                }
+                match policy {
+                    Policy::Ask(ask) => {
+                        let shown = fingerprint(text).ok_or_else(unreadable)?;
+                        ask(endpoint.clone(), key.0.clone(), shown).await
+                    }
+                    Policy::AcceptNew | Policy::Strict => true,
+                }
             }
         };
         if accepted {
@@ -219,9 +398,34 @@ impl KnownHosts {
         Ok(HostKeyVerdict::Unknown { accepted })
     }
 
+    /// Where the key, or the authority of its certificate, is marked as revoked.
+    fn revoked(
+        &self,
+        endpoint: &Endpoint,
+        key: &Key,
+        certificate: Option<&Certificate>,
+    ) -> Option<String> {
+        let signer = certificate.and_then(|certificate| data_of(certificate.signature_key()));
+        self.all_entries(endpoint)
+            .into_iter()
+            .filter(|(_, marker, _)| *marker == Marker::Revoked)
+            .find_map(|(place, _, listed)| {
+                if listed == *key {
+                    Some(format!("{place}, marked as revoked"))
+                } else if signer.as_ref() == Some(&listed) {
+                    Some(format!("{place}, which revokes the authority of its certificate"))
+                } else {
+                    None
+                }
+            })
+    }
+
     fn take(&self, endpoint: &Endpoint, (kind, blob): &Key) -> io::Result<()> {
-        let line = format!("{} {kind} {}\n", name_of(endpoint), STANDARD.encode(blob));
-        if let Some(file) = &self.record {
+        let name = self.name_of(endpoint);
+        let line = format!("{name} {kind} {}\n", STANDARD.encode(blob));
+        let first = self.place_of(endpoint).user.first();
+        let file = first.and_then(|at| self.sources[*at].file.as_ref());
+        if let Some(file) = file.filter(|_| self.records) {
             append(file, &line).map_err(|error| {
                 let what = format!("cannot record it in {}: {error}", file.display());
                 io::Error::new(error.kind(), what)
@@ -235,26 +439,41 @@ impl KnownHosts {
     }
 }
 
+/// Of a host that shows no certificate which counts, and whose own key is not on record.
+fn uncertified(place: String) -> String {
+    format!(
+        "it is on record only through `@cert-authority` in {place}, and it shows no certificate of that authority"
+    )
+}
+
 impl HostKeys for KnownHosts {
     fn verify<'a>(
         &'a self,
         endpoint: &'a Endpoint,
-        key: &'a str,
+        shown: &'a ShownKey,
         verified: &'a [String],
     ) -> BoxFuture<'a, io::Result<HostKeyVerdict>> {
-        self.decide(endpoint, key, verified).boxed()
+        self.decide(endpoint, shown, verified).boxed()
     }
 
     fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String> {
-        let mut entries = self.entries(&name_of(endpoint));
-        if entries.is_empty() {
-            entries = self.entries(&endpoint.address.to_lowercase());
+        let mut entries = self.entries(endpoint, &self.name_of(endpoint));
+        if entries.is_empty()
+            && let Some(bare) = self.bare_name_of(endpoint)
+        {
+            entries = self.entries(endpoint, &bare);
         }
         entries
             .into_iter()
             .filter(|(_, marker, _)| *marker == Marker::None)
             .map(|(_, _, (kind, _))| kind)
             .collect()
+    }
+
+    fn has_authority(&self, endpoint: &Endpoint) -> bool {
+        let entries = self.all_entries(endpoint);
+        let mut markers = entries.iter().map(|(_, marker, _)| *marker);
+        self.now.is_some() && markers.any(|marker| marker == Marker::Authority)
     }
 }
 
@@ -308,33 +527,42 @@ struct Entry {
     key: Key,
 }
 
-enum Found {
+/// Where an entry is, and what it says.
+type Found = (String, Marker, Key);
+
+enum Verdict {
     Trusted,
     Changed(String),
     Authority(String),
     Nothing,
 }
 
-fn verdict(entries: &[(String, Marker, Key)], key: &Key) -> Found {
+/// Whether an authority vouches for a host.
+enum Vouched {
+    Yes,
+    /// One would, but for this.
+    No(String),
+    /// None on record signed it.
+    Nobody,
+}
+
+fn verdict(entries: &[Found], key: &Key) -> Verdict {
     let with = |marker: Marker| {
         entries
             .iter()
             .filter(move |(_, theirs, _)| *theirs == marker)
     };
-    if let Some((place, ..)) = with(Marker::Revoked).find(|(_, _, theirs)| theirs == key) {
-        return Found::Changed(format!("{place}, marked as revoked"));
-    }
     if with(Marker::None).any(|(_, _, theirs)| theirs == key) {
-        return Found::Trusted;
+        return Verdict::Trusted;
     }
     let same_kind = with(Marker::None).find(|(_, _, theirs)| theirs.0 == key.0);
     if let Some((place, ..)) = same_kind.or_else(|| with(Marker::None).next()) {
-        return Found::Changed(place.clone());
+        return Verdict::Changed(place.clone());
     }
     with(Marker::Authority)
         .next()
-        .map_or(Found::Nothing, |(place, ..)| {
-            Found::Authority(place.clone())
+        .map_or(Verdict::Nothing, |(place, ..)| {
+            Verdict::Authority(place.clone())
         })
 }
 
@@ -462,6 +690,10 @@ impl Line {
 /// Type and bytes.
 fn key_of(key: &PublicKey) -> Option<Key> {
     Some((key.algorithm().to_string(), key.to_bytes().ok()?))
+}
+
+fn data_of(key: &KeyData) -> Option<Key> {
+    key_of(&PublicKey::new(key.clone(), ""))
 }
 
 /// A key as OpenSSH writes it: its type and its bytes must belong together.

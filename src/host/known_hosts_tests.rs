@@ -133,7 +133,7 @@ fn at(address: &str, port: u16) -> Endpoint {
 
 async fn verify(address: &str, port: u16, key: &str, policy: Policy) -> HostKeyVerdict {
     KnownHosts::from_text("known_hosts", &text(), policy)
-        .verify(&at(address, port), key, &[])
+        .verify(&at(address, port), &key.into(), &[])
         .await
         .unwrap()
 }
@@ -202,7 +202,7 @@ async fn accepting_new_keys_never_accepts_changed_ones() {
 async fn an_authority_alone_is_said_to_be_unsupported() {
     let known = KnownHosts::from_text("known_hosts", &text(), Policy::Strict);
     let error = known
-        .verify(&at("n.ca.example", 22), ED, &[])
+        .verify(&at("n.ca.example", 22), &ED.into(), &[])
         .await
         .unwrap_err();
     insta::assert_snapshot!(error, @"it is on record only through `@cert-authority` in known_hosts line 15, and host certificates are not supported yet: add the host's own key");
@@ -227,13 +227,13 @@ async fn a_person_is_asked_once() {
     let known = KnownHosts::from_text("known_hosts", "", policy);
     let endpoint = at("nobody", 22);
     let both = tokio::join!(
-        known.verify(&endpoint, ED, &[]),
-        known.verify(&endpoint, ED, &[])
+        known.verify(&endpoint, &ED.into(), &[]),
+        known.verify(&endpoint, &ED.into(), &[])
     );
     assert_eq!(both.0.unwrap(), TAKEN);
     assert_eq!(both.1.unwrap(), HostKeyVerdict::Trusted);
     assert_eq!(
-        known.verify(&endpoint, ED2, &[]).await.unwrap(),
+        known.verify(&endpoint, &ED2.into(), &[]).await.unwrap(),
         changed("this run line 1")
     );
     let shown = fingerprint(ED).unwrap();
@@ -256,8 +256,8 @@ async fn keys_that_are_taken_are_recorded() {
 
     let known = load(Policy::AcceptNew);
     let port = at("N.example", 2222);
-    assert_eq!(known.verify(&port, ED, &[]).await.unwrap(), TAKEN);
-    let global = known.verify(&at("global", 22), ED, &[]).await.unwrap();
+    assert_eq!(known.verify(&port, &ED.into(), &[]).await.unwrap(), TAKEN);
+    let global = known.verify(&at("global", 22), &ED.into(), &[]).await.unwrap();
     assert_eq!(global, HostKeyVerdict::Trusted);
     let expected = format!("[n.example]:2222 {ED}\n");
     assert_eq!(
@@ -270,7 +270,7 @@ async fn keys_that_are_taken_are_recorded() {
     fs::write(&file, format!("first {ED2}")).unwrap();
     let known = load(Policy::AcceptNew);
     assert_eq!(
-        known.verify(&at("second", 22), ED, &[]).await.unwrap(),
+        known.verify(&at("second", 22), &ED.into(), &[]).await.unwrap(),
         TAKEN
     );
     let expected = format!("first {ED2}\nsecond {ED}\n");
@@ -280,7 +280,7 @@ async fn keys_that_are_taken_are_recorded() {
     );
     assert_eq!(
         load(Policy::Strict)
-            .verify(&at("first", 22), ED, &[])
+            .verify(&at("first", 22), &ED.into(), &[])
             .await
             .unwrap(),
         changed(&format!("{} line 1", file.display()))
@@ -359,7 +359,7 @@ async fn what_was_verified_before_is_trusted_where_nothing_is_on_record() {
     for policy in [|| Policy::Strict, || Policy::AcceptNew] {
         let known = KnownHosts::from_text("known_hosts", &text(), policy());
         let verify =
-            async |name: &str, key| known.verify(&at(name, 22), key, &before).await.unwrap();
+            async |name: &str, key| known.verify(&at(name, 22), &ShownKey::from(key), &before).await.unwrap();
         assert_eq!(verify("nowhere", ED).await, HostKeyVerdict::Trusted);
         assert_eq!(verify("nowhere", ED2).await, changed(place));
         assert_eq!(verify("x.ca.example", ED).await, HostKeyVerdict::Trusted);
@@ -375,11 +375,11 @@ async fn what_was_verified_before_is_trusted_where_nothing_is_on_record() {
     let known = KnownHosts::from_text("known_hosts", &text(), Policy::Strict);
     let plain = at("plain", 22);
     assert_eq!(
-        known.verify(&plain, ED, &other).await.unwrap(),
+        known.verify(&plain, &ED.into(), &other).await.unwrap(),
         HostKeyVerdict::Trusted
     );
     assert_eq!(
-        known.verify(&plain, ED2, &other).await.unwrap(),
+        known.verify(&plain, &ED2.into(), &other).await.unwrap(),
         changed("known_hosts line 1")
     );
 }

@@ -9,6 +9,7 @@
 use std::io;
 
 use futures::future::BoxFuture;
+use russh::keys::Certificate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::model::Endpoint;
@@ -29,6 +30,7 @@ mod explain;
 mod files;
 mod guard;
 mod helper;
+mod host_certificate;
 pub mod https;
 mod images;
 mod known_hosts;
@@ -55,7 +57,7 @@ pub use events::ContainerEvent;
 pub use exec::ExecOutput;
 pub use files::NewFile;
 pub use helper::{HelperContainer, HelperOutput, Program};
-pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint, known_hosts_line};
+pub use known_hosts::{Ask, KnownHosts, Lookup, Policy, fingerprint, known_hosts_line};
 pub use machine::Host;
 pub use one_off::{OneOff, OwnProgram};
 
@@ -91,20 +93,42 @@ pub enum HostKeyVerdict {
     },
 }
 
+/// What a host shows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownKey {
+    /// Its key, in OpenSSH format, e.g. `ssh-ed25519 AAAA…`. The host has proved that it has the private half.
+    pub key: String,
+    /// The certificate of that key, where the host shows one. Nothing about it has been checked.
+    pub certificate: Option<Box<Certificate>>,
+}
+
+impl From<&str> for ShownKey {
+    /// A key without a certificate.
+    fn from(key: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            certificate: None,
+        }
+    }
+}
+
 /// Decides about host keys: `known_hosts`, and what happens with a key that is not there.
 pub trait HostKeys: Send + Sync {
-    /// Judges a key (OpenSSH format, e.g. `ssh-ed25519 AAAA…`) of an endpoint. May ask a person. `verified`: the keys
+    /// Judges the key that an endpoint shows. May ask a person. `verified`: the keys
     /// by which this host was verified before. They count where it is not on record; then any other key is a changed
     /// one.
     fn verify<'a>(
         &'a self,
         endpoint: &'a Endpoint,
-        key: &'a str,
+        shown: &'a ShownKey,
         verified: &'a [String],
     ) -> BoxFuture<'a, io::Result<HostKeyVerdict>>;
 
     /// The key algorithms on record for an endpoint, to be offered first.
     fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String>;
+
+    /// Whether an authority is on record that may vouch for an endpoint: then it is requested to show a certificate.
+    fn has_authority(&self, endpoint: &Endpoint) -> bool;
 }
 
 /// Whom to trust on one connection: the records, and the keys by which this host was verified before.
@@ -114,6 +138,11 @@ struct Trust<'a> {
 }
 
 impl Trust<'_> {
+    /// Whether a certificate is requested of the host.
+    fn has_authority(&self, endpoint: &Endpoint) -> bool {
+        self.keys.has_authority(endpoint)
+    }
+
     /// The key algorithms to be offered first.
     fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String> {
         let on_record = self.keys.known_algorithms(endpoint);

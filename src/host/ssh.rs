@@ -20,7 +20,7 @@ use russh::{
     Channel, ChannelOpenFailure, Disconnect, MethodSet, Preferred, cipher,
     client::{self, AuthResult, DisconnectReason, Msg},
     kex,
-    keys::{Algorithm, EcdsaCurve, HashAlg, PublicKey, PublicKeyOrCertificate},
+    keys::{Algorithm, Certificate, EcdsaCurve, HashAlg, PublicKey, PublicKeyOrCertificate},
     mac,
 };
 use tokio::{
@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::{
-    Dial, HostKeyVerdict, Trust,
+    Dial, HostKeyVerdict, ShownKey, Trust,
     carrier::{self, Carries},
     error::{HostError, Phase, Place, Tried},
     guard::{self, Guarded, InUse, Link},
@@ -500,7 +500,10 @@ async fn handshake(
         ask: Some(ask),
         trusted: None,
     };
-    let config = Arc::new(config(&keys.known_algorithms(&at.endpoint)));
+    let config = Arc::new(config(
+        &keys.known_algorithms(&at.endpoint),
+        keys.has_authority(&at.endpoint),
+    ));
     let mut connecting = pin!(client::connect_stream(config, stream, handler));
     // Until the server shows its key; a person who is asked about it may take their time.
     let question = match timeout(HANDSHAKE, select(&mut connecting, asked)).await {
@@ -512,8 +515,12 @@ async fn handshake(
         Ok(Either::Right((question, _))) => question,
     };
     let verified = match question {
-        Ok(Question { key, answer }) => {
-            let text = verify(at, keys, &key).await?;
+        Ok(Question {
+            key,
+            certificate,
+            answer,
+        }) => {
+            let text = verify(at, keys, &key, certificate).await?;
             let _ = answer.send(true);
             Some(text)
         }
@@ -530,7 +537,12 @@ async fn handshake(
 }
 
 /// The key as `authorized_keys` has it, if it is trusted.
-async fn verify(at: &Arc<Place>, keys: &Trust<'_>, key: &PublicKey) -> Result<String, HostError> {
+async fn verify(
+    at: &Arc<Place>,
+    keys: &Trust<'_>,
+    key: &PublicKey,
+    certificate: Option<Box<Certificate>>,
+) -> Result<String, HostError> {
     let here = || Arc::clone(at);
     let mut bare = key.clone();
     bare.set_comment("");
@@ -539,11 +551,16 @@ async fn verify(at: &Arc<Place>, keys: &Trust<'_>, key: &PublicKey) -> Result<St
         said: None,
         source: Box::new(error.into()),
     })?;
+    let shown = ShownKey {
+        key: text,
+        certificate,
+    };
     let verdict = keys
         .keys
-        .verify(&at.endpoint, &text, keys.verified)
+        .verify(&at.endpoint, &shown, keys.verified)
         .await
         .map_err(|source| HostError::HostKeys { at: here(), source })?;
+    let text = shown.key;
     match verdict {
         HostKeyVerdict::Trusted | HostKeyVerdict::Unknown { accepted: true } => Ok(text),
         HostKeyVerdict::Unknown { accepted: false } => Err(HostError::HostKeyUnknown {
@@ -560,7 +577,10 @@ async fn verify(at: &Arc<Place>, keys: &Trust<'_>, key: &PublicKey) -> Result<St
     }
 }
 
-fn config(known: &[String]) -> client::Config {
+/// `certified`: the host is requested to show a certificate, if it has one.
+fn config(known: &[String], certified: bool) -> client::Config {
+    let order = host_key_order(known);
+    let certificates = if certified { order.clone() } else { Vec::new() };
     client::Config {
         nodelay: true,
         keepalive_interval: Some(KEEPALIVE),
@@ -569,7 +589,8 @@ fn config(known: &[String]) -> client::Config {
         maximum_packet_size: PACKET,
         channel_buffer_size: BACKLOG,
         preferred: Preferred {
-            key: Cow::Owned(host_key_order(known)),
+            key: Cow::Owned(order),
+            host_key_certificates: Cow::Owned(certificates),
             kex: Cow::Borrowed(KEY_EXCHANGES),
             cipher: Cow::Borrowed(CIPHERS),
             mac: Cow::Borrowed(MACS),
@@ -648,6 +669,7 @@ fn host_key_order(known: &[String]) -> Vec<Algorithm> {
 /// The server's key, for the one who decides about it.
 struct Question {
     key: PublicKey,
+    certificate: Option<Box<Certificate>>,
     answer: oneshot::Sender<bool>,
 }
 
@@ -666,23 +688,21 @@ impl client::Handler for Handler {
         &mut self,
         shown: &PublicKeyOrCertificate,
     ) -> Result<bool, Self::Error> {
-        let key = match shown {
-            PublicKeyOrCertificate::PublicKey { key, .. } => key,
-            // Never offered by us, so never shown.
-            PublicKeyOrCertificate::Certificate(_) => return Ok(false),
-        };
+        // That of a certificate has signed the key exchange, too.
+        let key = shown.public_key();
         let Some(ask) = self.ask.take() else {
             // A new key exchange of the same connection.
-            return Ok(self.trusted.as_ref() == Some(key));
+            return Ok(self.trusted.as_ref() == Some(&key));
         };
         let (answer, answered) = oneshot::channel();
         let question = Question {
             key: key.clone(),
+            certificate: shown.certificate().cloned().map(Box::new),
             answer,
         };
         let trusted = ask.send(question).is_ok() && answered.await.unwrap_or(false);
         if trusted {
-            self.trusted = Some(key.clone());
+            self.trusted = Some(key);
         }
         Ok(trusted)
     }
