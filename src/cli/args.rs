@@ -57,6 +57,9 @@ pub struct Global {
     /// Log in to all nodes with the keys of the SSH agent, like `ssh_agent_auth: true` in the config
     #[arg(long, global = true)]
     pub ssh_agent_auth: bool,
+    /// Ignore `~/.ssh/config` (also: set `RKE_OPERATOR_NO_SSH_CONFIG`)
+    #[arg(long, global = true)]
+    pub no_ssh_config: bool,
     /// Hide the progress line (default when output is not a terminal)
     #[arg(long, global = true)]
     pub no_progress: bool,

@@ -1,6 +1,6 @@
 //! `cert info`: the certificates of a cluster and their ends. Reads certificates, shows no key.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use super::{
     args::{CertInfo, Output},
@@ -74,6 +74,11 @@ async fn of_nodes(
     // Without a state there are no certificates to tell of, whatever lies on nodes.
     state(&args.config.config, environment).await?;
     let intent = intent::load(&args.config.config, session).await?;
+    let host_keys = environment::host_keys(&opening(args.accept_new_host_keys), session)?;
+    let environment = &Environment {
+        host_keys: Arc::new(host_keys),
+        ..environment.clone()
+    };
     let (seen, served) = if args.served {
         inspect_served(&intent, environment).await?
     } else {

@@ -15,8 +15,9 @@ use super::{
     report::CliError,
     rotate_key, run,
     session::{STOPPED, Session},
-    signals, snapshot, snapshot_agent, snapshot_list, snapshot_named, snapshot_restore, status,
-    status_all, up, validate, version,
+    signals, snapshot, snapshot_agent, snapshot_list, snapshot_named, snapshot_restore,
+    ssh_config::SshSettings,
+    status, status_all, up, validate, version,
 };
 use crate::{apply::stop::Stopper, snapshots::Doing};
 
@@ -59,6 +60,7 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     let (stopper, stop) = Stopper::new();
     let session = Session {
         ssh_agent: cli.global.ssh_agent_auth,
+        ssh_config: Arc::new(SshSettings::new(cli.global.no_ssh_config)),
         ..Session::new(Arc::clone(&screen), stop)
     };
     let in_flight = Arc::clone(&session.in_flight);

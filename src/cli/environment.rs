@@ -94,14 +94,7 @@ pub(super) fn open(
             session.screen.warn(&open_to_others(file));
         }
     }
-    let files = known_hosts_files();
-    let host_keys = KnownHosts::from_files(&files, policy(&opening, session))
-        .map_err(|source| Failure::KnownHosts { source })?;
-    let host_keys = if opening.records() {
-        host_keys
-    } else {
-        host_keys.unrecorded()
-    };
+    let host_keys = host_keys(&opening, session)?;
     Ok(Environment {
         remote: Arc::new(OverSsh::shown_in(
             session.awaited.clone(),
@@ -149,6 +142,26 @@ fn open_to_others(file: &Path) -> String {
     )
 }
 
+/// The host keys on record. `~/.ssh/config` may say that those of a machine are elsewhere: it is read with the config, so
+/// a command that reads that after [`open`] calls this once more.
+pub(super) fn host_keys(opening: &Opening, session: &Session) -> Result<KnownHosts, CliError> {
+    let clock = clock();
+    let host_keys =
+        on_record(policy(opening, session), session)?.with_certificates(move || clock.now());
+    Ok(if opening.records() {
+        host_keys
+    } else {
+        host_keys.unrecorded()
+    })
+}
+
+/// As [`host_keys`], without certificates.
+pub(super) fn on_record(policy: Policy, session: &Session) -> Result<KnownHosts, CliError> {
+    KnownHosts::from_files(&known_hosts_files(), policy)
+        .and_then(|keys| keys.with_lookups(&session.ssh_config.lookups()))
+        .map_err(|source| Failure::KnownHosts { source }.into())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the command line is where the time comes in"
@@ -158,7 +171,7 @@ pub(super) fn clock() -> Clock {
 }
 
 /// ssh's own files, in its order; keys that are taken are recorded in the first.
-pub(super) fn known_hosts_files() -> Vec<PathBuf> {
+fn known_hosts_files() -> Vec<PathBuf> {
     let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh/known_hosts"));
     own.into_iter()
         .chain([PathBuf::from("/etc/ssh/ssh_known_hosts")])
@@ -206,7 +219,8 @@ impl KeyRing for KeyFiles {
                 let agent = sources.agent().map_err(told)?;
                 let agent = agent.map(|socket| Agent {
                     socket,
-                    first: None,
+                    named: Vec::new(),
+                    only_named: false,
                 });
                 return agent.map(Credential::Agent).ok_or_else(|| {
                     "there is no SSH agent: the variable `SSH_AUTH_SOCK` is not set".to_owned()

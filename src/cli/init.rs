@@ -27,7 +27,7 @@ use crate::{
         has_passphrase, means_the_same, portable,
     },
     error::{ErrorClass, Explain},
-    host::{KnownHosts, Policy, known_hosts_line},
+    host::{Policy, known_hosts_line},
     model::{Endpoint, Secret, quoted},
     operator::credentials_namespace,
     state::ClusterState,
@@ -62,7 +62,7 @@ pub(super) async fn init(args: &Init, session: &Session) -> Result<u8, CliError>
         None => the_key(&intent)?,
     };
     let config = config(file, &intent, &sources, &handover::key_secret(name), &key)?;
-    let known = Known::of(&intent, &saved)?;
+    let known = Known::of(&intent, &saved, session)?;
     let credentials = args.credentials_namespace.clone();
     let handover = Handover {
         name,
@@ -101,7 +101,7 @@ fn named(name: &str) -> Result<(), InitError> {
 /// The one key with which every node and bastion host is reached.
 fn the_key(intent: &Intent) -> Result<Secret<String>, InitError> {
     let nodes = intent.nodes.values().map(|node| &node.login);
-    let logins = nodes.chain(intent.bastions.iter().map(|bastion| &bastion.login));
+    let logins = nodes.chain(intent.bastions().into_iter().map(|bastion| &bastion.login));
     let mut found: Option<&Secret<String>> = None;
     let mut from = BTreeSet::new();
     let mut same = true;
@@ -174,9 +174,8 @@ struct Known {
 
 impl Known {
     /// Those that the last login verified, and those on record.
-    fn of(intent: &Intent, saved: &ClusterState) -> Result<Self, CliError> {
-        let on_record = KnownHosts::from_files(&environment::known_hosts_files(), Policy::Strict)
-            .map_err(|source| Failure::KnownHosts { source })?;
+    fn of(intent: &Intent, saved: &ClusterState, session: &Session) -> Result<Self, CliError> {
+        let on_record = environment::on_record(Policy::Strict, session)?;
         let mut verified: Vec<(Endpoint, Vec<String>)> = Vec::new();
         let mut unknown = Vec::new();
         let of_bastion = |endpoint: &Endpoint| {
@@ -189,7 +188,7 @@ impl Known {
             let entry = entry.filter(|entry| entry.endpoint == node.endpoint);
             (&node.endpoint, entry.map(|entry| entry.host_keys.clone()))
         });
-        let bastions = intent.bastions.iter();
+        let bastions = intent.bastions().into_iter();
         let bastions = bastions.map(|bastion| (&bastion.endpoint, of_bastion(&bastion.endpoint)));
         for (endpoint, keys) in nodes.chain(bastions) {
             let mut keys = keys.unwrap_or_default();

@@ -10,7 +10,7 @@ use super::{
     sources::{FileSources, read_at_most, text_at_most},
 };
 use crate::{
-    config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig},
+    config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig, ssh_queries},
     desired,
     model::{AgentProgram, shell_word},
     snapshots,
@@ -44,7 +44,7 @@ pub(super) async fn load_with(
     file: &Path,
     session: &Session,
 ) -> Result<Intent, CliError> {
-    let (text, loaded) = read(file, &sources(file, session), session).await?;
+    let (text, loaded) = read(file, sources(file, session), session).await?;
     show(warnings, file, &text, &loaded.warnings, session);
     Ok(loaded.intent)
 }
@@ -52,15 +52,15 @@ pub(super) async fn load_with(
 /// Reads, validates and resolves the config, and shows its warnings; one of them says where nodes are given no program
 /// that the config asks for.
 pub(super) async fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
-    whole(file, &sources(file, session), session).await
+    whole(file, sources(file, session), session).await
 }
 
 /// As [`load_whole`], for a command that logs in nowhere: it needs no key and asks for no passphrase.
 pub(super) async fn load_to_validate(file: &Path, session: &Session) -> Result<Loaded, CliError> {
-    whole(file, &sources(file, session).for_validation(), session).await
+    whole(file, sources(file, session).for_validation(), session).await
 }
 
-async fn whole(file: &Path, sources: &FileSources, session: &Session) -> Result<Loaded, CliError> {
+async fn whole(file: &Path, sources: FileSources, session: &Session) -> Result<Loaded, CliError> {
     let (text, mut loaded) = read(file, sources, session).await?;
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
         loaded.warnings.push(no_program());
@@ -110,7 +110,7 @@ fn sources(file: &Path, session: &Session) -> FileSources {
 
 async fn read(
     file: &Path,
-    sources: &FileSources,
+    sources: FileSources,
     session: &Session,
 ) -> Result<(String, Loaded), CliError> {
     let text = if is_stdin(file) {
@@ -123,11 +123,15 @@ async fn read(
         source,
     })?;
     let paint = session.screen.paint();
+    let machines = RkeConfig::parse(&text).map(|config| ssh_queries(&config));
+    let (ssh_config, unread) = session.ssh_config.of(&machines.unwrap_or_default()).await;
+    let sources = sources.with_ssh_config(ssh_config);
     let Resolved {
         mut intent,
-        warnings,
+        mut warnings,
     } = loop {
-        let read = RkeConfig::parse(&text).and_then(|config| Intent::from_config(&config, sources));
+        let read =
+            RkeConfig::parse(&text).and_then(|config| Intent::from_config(&config, &sources));
         match read {
             Ok(resolved) => break resolved,
             Err(problems) if !session.passphrases.ask(&session.prompt).await? => {
@@ -136,6 +140,12 @@ async fn read(
             Err(_) => {}
         }
     };
+    warnings.extend(unread);
+    for (node, from) in &intent.nodes {
+        if !from.ssh_config.is_empty() {
+            tracing::debug!(%node, values = ?from.ssh_config, "from the SSH config");
+        }
+    }
     desired::check(&intent)?;
     if intent.services.snapshots.is_some() || intent.services.snapshot_bucket.is_some() {
         intent.agent = own_program()?;

@@ -51,6 +51,7 @@ mod snapshot_named;
 mod snapshot_restore;
 mod snapshot_state;
 pub mod sources;
+mod ssh_config;
 mod status;
 mod status_all;
 mod stream;

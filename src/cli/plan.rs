@@ -1,5 +1,7 @@
 //! `plan`: shows what `up` would do, or `remove`. Writes nothing anywhere.
 
+use std::sync::Arc;
+
 use super::{
     args::{Output, Plan},
     custom_certs,
@@ -11,6 +13,7 @@ use super::{
     report::CliError,
     rke_state,
     session::{STOPPED, Session},
+    status,
     stream::shown,
 };
 use crate::{
@@ -35,7 +38,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         given: custom_certs::read(&args.certs, file)?,
         ..Opening::default()
     };
-    let environment = environment::open(file, opening, session)?;
+    let mut environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
     owner::refuse_others(&environment).await?;
     remove::known(&environment).await?;
@@ -44,6 +47,8 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
     } else {
         Some(intent::load_whole(file, session).await?.intent)
     };
+    let trust = status::opening(args.accept_new_host_keys);
+    environment.host_keys = Arc::new(environment::host_keys(&trust, session)?);
     let survey = async {
         match &intent {
             Some(intent) if !args.remove => survey(&Goal::Up(intent), &environment).await,

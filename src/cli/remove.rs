@@ -3,7 +3,10 @@
 use std::{
     fmt::Write as _,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures::future::BoxFuture;
@@ -44,10 +47,12 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         },
         ..Opening::to_change(&args.trust)
     };
-    let environment = environment::open(file, opening, session)?;
+    let mut environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
     owner::refuse_others(&environment).await?;
     let intent = intent_unless_saved(file, &environment, session).await?;
+    let trust = Opening::to_change(&args.trust);
+    environment.host_keys = Arc::new(environment::host_keys(&trust, session)?);
     if !args.force && !session.prompt.is_interactive() {
         return Err(Failure::NobodyToAsk.into());
     }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{output::Screen, passphrase::Passphrases, prompt::Prompt};
+use super::{output::Screen, passphrase::Passphrases, prompt::Prompt, ssh_config::SshSettings};
 use crate::{apply::stop::Stop, host::Awaited};
 
 /// The exit code of a command that Ctrl-C or SIGTERM ended (128 + SIGINT).
@@ -56,6 +56,8 @@ pub struct Session {
     pub ssh_agent: bool,
     /// Private keys with a passphrase.
     pub passphrases: Arc<Passphrases>,
+    /// The configuration of OpenSSH's client.
+    pub ssh_config: Arc<SshSettings>,
 }
 
 impl Session {
@@ -70,6 +72,7 @@ impl Session {
             awaited: Awaited::default(),
             ssh_agent: false,
             passphrases: Arc::default(),
+            ssh_config: Arc::default(),
         }
     }
 }

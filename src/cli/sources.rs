@@ -14,7 +14,10 @@ use std::{
 
 use super::{manifests, passphrase::Passphrases};
 use crate::{
-    config::{Certificate, DefaultKey, Refusal, Sources, SshKey, has_passphrase},
+    config::{
+        Certificate, DefaultKey, Refusal, Sources, SshConfig, SshHost, SshKey, SshQuery,
+        has_passphrase,
+    },
     error::with_causes,
 };
 
@@ -58,6 +61,7 @@ pub(super) struct FileSources {
     only_validates: bool,
     user: Option<String>,
     passphrases: Arc<Passphrases>,
+    ssh_config: Arc<SshConfig>,
 }
 
 impl Default for FileSources {
@@ -78,6 +82,7 @@ impl FileSources {
             only_validates: false,
             user: variable("USER").or_else(|| variable("LOGNAME")),
             passphrases: Arc::default(),
+            ssh_config: Arc::default(),
         }
     }
 
@@ -99,6 +104,14 @@ impl FileSources {
     pub(super) fn for_validation(self) -> Self {
         Self {
             only_validates: true,
+            ..self
+        }
+    }
+
+    /// With what OpenSSH's configuration says.
+    pub(super) fn with_ssh_config(self, ssh_config: SshConfig) -> Self {
+        Self {
+            ssh_config: Arc::new(ssh_config),
             ..self
         }
     }
@@ -208,6 +221,10 @@ impl Sources for FileSources {
 
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.read(path).map_err(|(_, refusal)| refusal)
+    }
+
+    fn ssh_host(&self, query: &SshQuery) -> Option<SshHost> {
+        self.ssh_config.host(query).cloned()
     }
 
     fn only_validates(&self) -> bool {
@@ -336,6 +353,7 @@ mod tests {
             only_validates: false,
             user: None,
             passphrases: Arc::default(),
+            ssh_config: Arc::default(),
         }
     }
 

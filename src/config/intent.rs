@@ -42,8 +42,10 @@ pub enum Credential {
 pub struct Agent {
     /// Its socket.
     pub socket: PathBuf,
-    /// The public half of the key that the config names: it is tried before the agent's others.
-    pub first: Option<String>,
+    /// The public halves of the keys that the config names: they are tried before the agent's others.
+    pub named: Vec<String>,
+    /// The agent's others are not tried (`IdentitiesOnly yes` of the SSH config).
+    pub only_named: bool,
 }
 
 impl Credential {
@@ -73,7 +75,7 @@ pub struct Login {
     pub docker_socket: String,
 }
 
-/// `bastion_host`: a machine through which every node is reached, or one on the way to that.
+/// A machine through which nodes are reached, or one on the way to that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bastion {
     /// Where its sshd is.
@@ -99,6 +101,11 @@ pub struct NodeIntent {
     pub labels: BTreeMap<String, String>,
     /// Extra taints.
     pub taints: Vec<Taint>,
+    /// The machines on the way to it, the one that is dialled from here first: `bastion_host` after what that is
+    /// reached through, or `ProxyJump` of the SSH config; empty: it is dialled directly.
+    pub bastions: Vec<Bastion>,
+    /// What of this comes from the configuration of OpenSSH's client, by its keyword (`HostName`, `User`).
+    pub ssh_config: BTreeMap<&'static str, String>,
 }
 
 /// What every service takes.
@@ -250,8 +257,6 @@ pub struct Intent {
     pub version_given: bool,
     /// By node name.
     pub nodes: BTreeMap<NodeName, NodeIntent>,
-    /// `bastion_host`, after what it is reached through itself; empty: the nodes are dialled directly.
-    pub bastions: Vec<Bastion>,
     /// `private_registries`.
     pub registries: Registries,
     /// Every image, resolved.
@@ -325,6 +330,17 @@ impl Intent {
             !outside && rest.with_role(*role).next().is_none()
         };
         needed.into_iter().find(lacks).map_or(Ok(rest), Err)
+    }
+
+    /// Each machine on the way to a node, once.
+    pub fn bastions(&self) -> Vec<&Bastion> {
+        let mut all: Vec<&Bastion> = Vec::new();
+        for bastion in self.nodes.values().flat_map(|node| &node.bastions) {
+            if !all.contains(&bastion) {
+                all.push(bastion);
+            }
+        }
+        all
     }
 
     /// The nodes that carry a role, by name.

@@ -41,6 +41,7 @@ mod snippet;
 #[cfg(test)]
 mod snippet_tests;
 mod sources;
+mod ssh_config;
 mod structural;
 mod tree;
 mod validate;
@@ -59,4 +60,7 @@ pub(crate) use resolve::is_host;
 pub use resolve::{BucketWords, Resolved, has_passphrase, means_the_same, portable};
 pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{DefaultKey, Refusal, SecretSources, Sources, SshKey};
+pub use ssh_config::{
+    SshAgent, SshConfig, SshHost, SshHostKeys, SshJump, SshPerson, SshQuery, ssh_queries,
+};
 pub use structural::structural_schema;

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use super::Certificate;
+use super::{Certificate, SshHost, SshQuery};
 use crate::model::Secret;
 
 /// A private key and where it came from.
@@ -66,6 +66,11 @@ pub trait Sources {
 
     /// Who logs in to nodes that name no user.
     fn default_user(&self) -> Result<String, Refusal>;
+
+    /// What the configuration of OpenSSH's client says about a machine; `None`: nothing.
+    fn ssh_host(&self, _query: &SshQuery) -> Option<SshHost> {
+        None
+    }
 
     /// The public half of the key that `ssh_key_path` names, where it lies beside it.
     fn public_key_at(&self, _path: &str) -> Option<String> {

@@ -715,13 +715,11 @@ pub(crate) async fn targets(
                 Ok(Target {
                     endpoint: node.endpoint.clone(),
                     login: node.login.clone(),
-                    bastions: intent
-                        .map(|intent| intent.bastions.clone())
-                        .unwrap_or_default(),
+                    bastions: node.bastions.clone(),
                     verified: verified(
                         saved.and_then(|saved| saved.inventory.get(name)),
                         &node.endpoint,
-                        intent.map(|intent| &*intent.bastions).unwrap_or_default(),
+                        &node.bastions,
                     ),
                 }),
             )

@@ -50,6 +50,8 @@ pub(super) fn node(address: &str, roles: &[Role]) -> NodeIntent {
         roles: roles.iter().copied().collect(),
         labels: BTreeMap::new(),
         taints: Vec::new(),
+        bastions: Vec::new(),
+        ssh_config: BTreeMap::new(),
     }
 }
 
@@ -73,7 +75,6 @@ pub(crate) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             .iter()
             .map(|(name, address, roles)| (NodeName::from(*name), node(address, roles)))
             .collect(),
-        bastions: Vec::new(),
         images: Images {
             kubernetes: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
             etcd: "rancher/hardened-etcd:v3.6.7".to_owned(),

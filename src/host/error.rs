@@ -134,6 +134,9 @@ pub enum KeyProblem {
     /// The agent has no key.
     #[error("the SSH agent has no keys")]
     AgentEmpty,
+    /// The agent has none of the keys that may be used.
+    #[error("the SSH agent has none of the keys that `IdentityFile` names (`IdentitiesOnly yes`)")]
+    AgentLacks,
     /// The agent signs with none of its keys.
     #[error("the SSH agent did not sign with any of its keys")]
     AgentDeclined,

@@ -356,6 +356,9 @@ const fn bad_key(problem: &KeyProblem) -> &'static str {
         }
         KeyProblem::AgentDeclined => "is it locked (`ssh-add -X`), or was a confirmation declined?",
         KeyProblem::AgentEmpty => "`ssh-add FILE` adds one",
+        KeyProblem::AgentLacks => {
+            "`ssh-add FILE` adds one; its public half must be in `FILE.pub` next to the `IdentityFile`"
+        }
         KeyProblem::Public => "name the private half: the file without `.pub`",
         KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it",
     }

@@ -96,3 +96,7 @@ fn time(seconds: u64) -> Timestamp {
     let second = i64::try_from(seconds).unwrap_or(i64::MAX);
     Timestamp::from_second(second).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+#[path = "host_certificate_tests.rs"]
+mod tests;

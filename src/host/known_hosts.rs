@@ -295,13 +295,13 @@ impl KnownHosts {
     }
 
     /// What the records say about a plain key.
-    fn look_up(&self, endpoint: &Endpoint, key: &Key) -> Verdict {
+    fn look_up(&self, endpoint: &Endpoint, key: &Key) -> OnRecord {
         let found = verdict(&self.entries(endpoint, &self.name_of(endpoint)), key);
-        if !matches!(found, Verdict::Trusted | Verdict::Changed(_))
+        if !matches!(found, OnRecord::Trusted | OnRecord::Changed(_))
             && let Some(bare) = self.bare_name_of(endpoint)
         {
             let bare = verdict(&self.entries(endpoint, &bare), key);
-            if matches!(bare, Verdict::Trusted) {
+            if matches!(bare, OnRecord::Trusted) {
                 return bare;
             }
         }
@@ -311,14 +311,14 @@ impl KnownHosts {
     /// Whether an authority on record vouches for the host.
     fn vouched(&self, endpoint: &Endpoint, certificate: &Certificate) -> Vouched {
         let (Some(now), Some(signer)) = (&self.now, data_of(certificate.signature_key())) else {
-            return Vouched::Nobody;
+            return Vouched::Unknown;
         };
         let entries = self.all_entries(endpoint);
         let mut authorities = entries.iter();
-        let Some((place, ..)) = authorities
-            .find(|(_, marker, key)| *marker == Marker::Authority && *key == signer)
+        let Some((place, ..)) =
+            authorities.find(|(_, marker, key)| *marker == Marker::Authority && *key == signer)
         else {
-            return Vouched::Nobody;
+            return Vouched::Unknown;
         };
         let alias = self.place_of(endpoint).alias.as_deref();
         let name = alias.unwrap_or(&endpoint.address);
@@ -334,7 +334,10 @@ impl KnownHosts {
     async fn decide(
         &self,
         endpoint: &Endpoint,
-        ShownKey { key: text, certificate }: &ShownKey,
+        ShownKey {
+            key: text,
+            certificate,
+        }: &ShownKey,
         verified: &[String],
     ) -> io::Result<HostKeyVerdict> {
         let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "unreadable host key");
@@ -348,14 +351,14 @@ impl KnownHosts {
             Some(certificate) => match self.vouched(endpoint, certificate) {
                 Vouched::Yes => return Ok(HostKeyVerdict::Trusted),
                 Vouched::No(why) => Some(why),
-                Vouched::Nobody => None,
+                Vouched::Unknown => None,
             },
         };
         let authority = match self.look_up(endpoint, &key) {
-            Verdict::Trusted => return Ok(HostKeyVerdict::Trusted),
-            Verdict::Changed(place) => return Ok(HostKeyVerdict::Changed { place }),
-            Verdict::Authority(place) => Some(place),
-            Verdict::Nothing => None,
+            OnRecord::Trusted => return Ok(HostKeyVerdict::Trusted),
+            OnRecord::Changed(place) => return Ok(HostKeyVerdict::Changed { place }),
+            OnRecord::Authority(place) => Some(place),
+            OnRecord::Nothing => None,
         };
         let before: Vec<Key> = verified.iter().filter_map(|key| parse_key(key)).collect();
         if !before.is_empty() {
@@ -413,7 +416,9 @@ impl KnownHosts {
                 if listed == *key {
                     Some(format!("{place}, marked as revoked"))
                 } else if signer.as_ref() == Some(&listed) {
-                    Some(format!("{place}, which revokes the authority of its certificate"))
+                    Some(format!(
+                        "{place}, which revokes the authority of its certificate"
+                    ))
                 } else {
                     None
                 }
@@ -530,7 +535,8 @@ struct Entry {
 /// Where an entry is, and what it says.
 type Found = (String, Marker, Key);
 
-enum Verdict {
+/// What the records say about a plain key.
+enum OnRecord {
     Trusted,
     Changed(String),
     Authority(String),
@@ -543,26 +549,26 @@ enum Vouched {
     /// One would, but for this.
     No(String),
     /// None on record signed it.
-    Nobody,
+    Unknown,
 }
 
-fn verdict(entries: &[Found], key: &Key) -> Verdict {
+fn verdict(entries: &[Found], key: &Key) -> OnRecord {
     let with = |marker: Marker| {
         entries
             .iter()
             .filter(move |(_, theirs, _)| *theirs == marker)
     };
     if with(Marker::None).any(|(_, _, theirs)| theirs == key) {
-        return Verdict::Trusted;
+        return OnRecord::Trusted;
     }
     let same_kind = with(Marker::None).find(|(_, _, theirs)| theirs.0 == key.0);
     if let Some((place, ..)) = same_kind.or_else(|| with(Marker::None).next()) {
-        return Verdict::Changed(place.clone());
+        return OnRecord::Changed(place.clone());
     }
     with(Marker::Authority)
         .next()
-        .map_or(Verdict::Nothing, |(place, ..)| {
-            Verdict::Authority(place.clone())
+        .map_or(OnRecord::Nothing, |(place, ..)| {
+            OnRecord::Authority(place.clone())
         })
 }
 

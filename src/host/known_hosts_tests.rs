@@ -199,17 +199,236 @@ async fn accepting_new_keys_never_accepts_changed_ones() {
 }
 
 #[tokio::test]
-async fn an_authority_alone_is_said_to_be_unsupported() {
+async fn a_host_that_only_an_authority_covers_needs_a_certificate() {
     let known = KnownHosts::from_text("known_hosts", &text(), Policy::Strict);
     let error = known
         .verify(&at("n.ca.example", 22), &ED.into(), &[])
         .await
         .unwrap_err();
-    insta::assert_snapshot!(error, @"it is on record only through `@cert-authority` in known_hosts line 15, and host certificates are not supported yet: add the host's own key");
+    insta::assert_snapshot!(error, @"it is on record only through `@cert-authority` in known_hosts line 15, and it shows no certificate of that authority; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key to the known hosts");
     // Its key is not a host key.
     assert_eq!(
         verify("n.ca.example", 22, ED, Policy::AcceptNew).await,
         TAKEN
+    );
+}
+
+/// An authority, and what `ssh-keygen` signs with it for `n1.example`.
+struct Signed {
+    authority: String,
+    key: String,
+    shown: ShownKey,
+}
+
+impl Signed {
+    fn new(options: &[&str]) -> Self {
+        let folder = host_certificate::tests::folder("ed25519");
+        let certificate = host_certificate::tests::signed(folder.path(), options);
+        let read = |name: &str| {
+            let bytes = fs::read(folder.path().join(name)).unwrap();
+            let text = String::from_utf8(bytes).unwrap();
+            text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+        };
+        let key = read("host.pub");
+        Self {
+            authority: read("ca.pub"),
+            shown: ShownKey {
+                key: key.clone(),
+                certificate: Some(Box::new(certificate)),
+            },
+            key,
+        }
+    }
+
+    async fn by(
+        &self,
+        lines: &[String],
+        (address, port): (&str, u16),
+        policy: Policy,
+    ) -> io::Result<HostKeyVerdict> {
+        let known = KnownHosts::from_text("known_hosts", &lines.join("\n"), policy)
+            .with_certificates(|| "2026-11-30T12:00:00Z".parse().unwrap());
+        known.verify(&at(address, port), &self.shown, &[]).await
+    }
+}
+
+const GOOD: [&str; 5] = [
+    "-h",
+    "-n",
+    "n1.example",
+    "-V",
+    "20261130000000:20261201000000",
+];
+const EXPIRED: [&str; 5] = [
+    "-h",
+    "-n",
+    "n1.example",
+    "-V",
+    "20261129000000:20261130000000",
+];
+
+#[tokio::test]
+async fn an_authority_vouches_for_a_host() {
+    use HostKeyVerdict::Trusted;
+    let one = Signed::new(&GOOD);
+    let (authority, key) = (&one.authority, &one.key);
+    let by_name = format!("@cert-authority *.example {authority}");
+    let revoked = changed("known_hosts line 2, which revokes the authority of its certificate");
+    for (lines, place, expected) in [
+        (vec![by_name.clone()], ("n1.example", 22), Trusted),
+        (vec![by_name.clone()], ("N1.example", 22), Trusted),
+        // Another host has the certificate, or another authority signed it: its key is a plain one.
+        (
+            vec![format!("@cert-authority *.example {ED}")],
+            ("n1.example", 2222),
+            UNKNOWN,
+        ),
+        (vec![], ("n1.example", 22), UNKNOWN),
+        // On record is another key, of before: the authority has signed the new one.
+        (
+            vec![by_name.clone(), format!("n1.example {ED}")],
+            ("n1.example", 22),
+            Trusted,
+        ),
+        // The port is no part of a certificate.
+        (vec![by_name.clone()], ("n1.example", 2222), Trusted),
+        (
+            vec![format!("@cert-authority [*.example]:2222 {authority}")],
+            ("n1.example", 2222),
+            Trusted,
+        ),
+        // Revoked are the authority, and the key, also where that is only for the bare name.
+        (
+            vec![by_name.clone(), format!("@revoked * {authority}")],
+            ("n1.example", 22),
+            revoked.clone(),
+        ),
+        (
+            vec![by_name.clone(), format!("@revoked n1.example {authority}")],
+            ("n1.example", 2222),
+            revoked,
+        ),
+        (
+            vec![by_name.clone(), format!("@revoked * {key}")],
+            ("n1.example", 22),
+            changed("known_hosts line 2, marked as revoked"),
+        ),
+    ] {
+        let policy = if expected == UNKNOWN {
+            Policy::AcceptNew
+        } else {
+            Policy::Strict
+        };
+        let expected = if expected == UNKNOWN { TAKEN } else { expected };
+        let verdict = one.by(&lines, place, policy).await.unwrap();
+        assert_eq!(verdict, expected, "{lines:?} {place:?}");
+    }
+    // A clock is needed.
+    let known = KnownHosts::from_text("known_hosts", &by_name, Policy::Strict);
+    let endpoint = at("n1.example", 22);
+    assert!(!known.has_authority(&endpoint));
+    assert!(known.verify(&endpoint, &one.shown, &[]).await.is_err());
+    let known = known.with_certificates(|| jiff::Timestamp::UNIX_EPOCH);
+    assert!(known.has_authority(&endpoint));
+    assert!(!known.has_authority(&at("n1.other", 22)));
+}
+
+/// As in OpenSSH the key in it counts as a plain one.
+#[tokio::test]
+async fn a_certificate_that_is_refused_says_why() {
+    let one = Signed::new(&EXPIRED);
+    let authority = format!("@cert-authority *.example {}", one.authority);
+    let place = ("n1.example", 22);
+    let refused = one.by(&[authority.clone()], place, Policy::Strict).await;
+    insta::assert_snapshot!(refused.unwrap_err(), @"its certificate `a key id`, of the authority in known_hosts line 1, is refused: it expired on 2026-11-30T00:00:00Z; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key to the known hosts");
+    let taken = one.by(&[authority.clone()], place, Policy::AcceptNew).await;
+    assert_eq!(taken.unwrap(), TAKEN);
+    let on_record = [authority, format!("n1.example {}", one.key)];
+    let trusted = one.by(&on_record, place, Policy::Strict).await;
+    assert_eq!(trusted.unwrap(), HostKeyVerdict::Trusted);
+    let impostor = [on_record[0].clone(), format!("n1.example {ED}")];
+    let refused = one.by(&impostor, place, Policy::AcceptNew).await;
+    assert_eq!(refused.unwrap(), changed("known_hosts line 2"));
+    let elsewhere = Signed::new(&GOOD);
+    let lines = [format!("@cert-authority * {}", elsewhere.authority)];
+    let refused = elsewhere.by(&lines, ("10.0.0.1", 22), Policy::Strict).await;
+    insta::assert_snapshot!(refused.unwrap_err(), @"its certificate `a key id`, of the authority in known_hosts line 1, is refused: it is for `n1.example`, not for `10.0.0.1`; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key to the known hosts");
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_at_any_port() {
+    let policies: [fn() -> Policy; 2] = [|| Policy::Strict, || Policy::AcceptNew];
+    for policy in policies {
+        assert_eq!(
+            verify("gone", 2222, ED, policy()).await,
+            changed("known_hosts line 13, marked as revoked")
+        );
+    }
+}
+
+/// `HostKeyAlias`, `UserKnownHostsFile` and `GlobalKnownHostsFile` of OpenSSH.
+#[tokio::test]
+async fn keys_may_be_on_record_elsewhere() {
+    use HostKeyVerdict::Trusted;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let one = Signed::new(&["-h", "-n", "alias", "-V", GOOD[4]]);
+    fs::write(file("usual"), format!("plain {ED}\nalias {ED}\n")).unwrap();
+    fs::write(file("global"), format!("shared {ED}\n")).unwrap();
+    let text = format!(
+        "other {ED2}\nalias {ED2}\n@cert-authority alias {}\n",
+        one.authority
+    );
+    fs::write(file("other"), text).unwrap();
+    let alias = || Some("Alias".to_owned());
+    let other = || Some(vec![file("other"), file("missing")]);
+    let lookup = |alias, user_files, global_files| Lookup {
+        alias,
+        user_files,
+        global_files,
+    };
+    let lookups = BTreeMap::from([
+        (at("aliased", 2222), lookup(alias(), None, None)),
+        (at("other", 22), lookup(None, other(), None)),
+        (at("both", 22), lookup(alias(), other(), Some(Vec::new()))),
+        (at("none", 22), lookup(None, Some(Vec::new()), None)),
+    ]);
+    let known = KnownHosts::from_files(&[file("usual"), file("global")], Policy::AcceptNew);
+    let known = known.unwrap().with_lookups(&lookups).unwrap();
+    let known = known.with_certificates(|| "2026-11-30T12:00:00Z".parse().unwrap());
+    let verify = async |name: &str, port: u16, shown: ShownKey| {
+        known.verify(&at(name, port), &shown, &[]).await.unwrap()
+    };
+    assert_eq!(
+        verify("aliased", 2222, ED.into()).await,
+        Trusted,
+        "without the port"
+    );
+    assert_eq!(verify("other", 22, ED2.into()).await, Trusted);
+    assert_eq!(verify("both", 22, ED2.into()).await, Trusted);
+    // A certificate must be for the alias.
+    assert_eq!(verify("both", 22, one.shown.clone()).await, Trusted);
+    // The machine's file still counts where only the user's is another one.
+    let shared = lookup(Some("shared".to_owned()), other(), None);
+    let of_machine = KnownHosts::from_files(&[file("usual"), file("global")], Policy::Strict)
+        .unwrap()
+        .with_lookups(&BTreeMap::from([(at("x", 22), shared)]))
+        .unwrap();
+    let seen = of_machine.verify(&at("x", 22), &ED.into(), &[]).await;
+    assert_eq!(seen.unwrap(), Trusted);
+    // Taken keys are recorded in the first of the host's own files, under its name there; without one, nowhere.
+    let usual = fs::read(file("usual")).unwrap();
+    assert_eq!(verify("none", 22, EC.into()).await, TAKEN);
+    assert_eq!(verify("none", 22, EC.into()).await, Trusted, "in this run");
+    assert_eq!(fs::read(file("usual")).unwrap(), usual);
+    fs::write(file("other"), "").unwrap();
+    let again = KnownHosts::from_files(&[file("usual")], Policy::AcceptNew).unwrap();
+    let again = again.with_lookups(&lookups).unwrap();
+    let taken = again.verify(&at("both", 22), &EC.into(), &[]).await;
+    assert_eq!(taken.unwrap(), TAKEN);
+    assert_eq!(
+        fs::read(file("other")).unwrap(),
+        format!("alias {EC}\n").as_bytes()
     );
 }
 
@@ -257,7 +476,10 @@ async fn keys_that_are_taken_are_recorded() {
     let known = load(Policy::AcceptNew);
     let port = at("N.example", 2222);
     assert_eq!(known.verify(&port, &ED.into(), &[]).await.unwrap(), TAKEN);
-    let global = known.verify(&at("global", 22), &ED.into(), &[]).await.unwrap();
+    let global = known
+        .verify(&at("global", 22), &ED.into(), &[])
+        .await
+        .unwrap();
     assert_eq!(global, HostKeyVerdict::Trusted);
     let expected = format!("[n.example]:2222 {ED}\n");
     assert_eq!(
@@ -270,7 +492,10 @@ async fn keys_that_are_taken_are_recorded() {
     fs::write(&file, format!("first {ED2}")).unwrap();
     let known = load(Policy::AcceptNew);
     assert_eq!(
-        known.verify(&at("second", 22), &ED.into(), &[]).await.unwrap(),
+        known
+            .verify(&at("second", 22), &ED.into(), &[])
+            .await
+            .unwrap(),
         TAKEN
     );
     let expected = format!("first {ED2}\nsecond {ED}\n");
@@ -358,8 +583,12 @@ async fn what_was_verified_before_is_trusted_where_nothing_is_on_record() {
     let place = "the state of the cluster";
     for policy in [|| Policy::Strict, || Policy::AcceptNew] {
         let known = KnownHosts::from_text("known_hosts", &text(), policy());
-        let verify =
-            async |name: &str, key| known.verify(&at(name, 22), &ShownKey::from(key), &before).await.unwrap();
+        let verify = async |name: &str, key| {
+            known
+                .verify(&at(name, 22), &ShownKey::from(key), &before)
+                .await
+                .unwrap()
+        };
         assert_eq!(verify("nowhere", ED).await, HostKeyVerdict::Trusted);
         assert_eq!(verify("nowhere", ED2).await, changed(place));
         assert_eq!(verify("x.ca.example", ED).await, HostKeyVerdict::Trusted);

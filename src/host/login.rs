@@ -88,7 +88,11 @@ impl Identity {
                 });
                 Ok(Self::Key(Box::new(key), certificate.transpose()?))
             }
-            Credential::Agent(Agent { socket, first }) => {
+            Credential::Agent(Agent {
+                socket,
+                named,
+                only_named,
+            }) => {
                 let asked = tokio::time::timeout(HANDSHAKE, ask(socket)).await;
                 let failed =
                     |error| KeyProblem::Agent(socket.display().to_string(), Box::new(error));
@@ -97,8 +101,9 @@ impl Identity {
                 if identities.is_empty() {
                     return Err(KeyProblem::AgentEmpty);
                 }
-                if let Some(first) = first {
-                    named_first(&mut identities, first);
+                named_first(&mut identities, named, *only_named);
+                if identities.is_empty() {
+                    return Err(KeyProblem::AgentLacks);
                 }
                 Ok(Self::Agent(agent, identities))
             }
@@ -148,12 +153,18 @@ impl Identity {
     }
 }
 
-/// Those of the key that the config names come before all others: sshd hangs up after some.
-fn named_first(identities: &mut [AgentIdentity], first: &str) {
-    if let Ok(named) = first.parse::<PublicKey>() {
-        let is_other =
-            |identity: &AgentIdentity| identity.public_key().key_data() != named.key_data();
-        identities.sort_by_key(is_other);
+/// Those of the keys that the config names come before all others, in its order: sshd hangs up after some. `only`: the
+/// others are left out.
+fn named_first(identities: &mut Vec<AgentIdentity>, named: &[String], only: bool) {
+    let named: Vec<PublicKey> = named.iter().filter_map(|key| key.parse().ok()).collect();
+    let place = |identity: &AgentIdentity| {
+        let public = identity.public_key();
+        let is_it = |named: &PublicKey| named.key_data() == public.key_data();
+        named.iter().position(is_it).unwrap_or(named.len())
+    };
+    identities.sort_by_key(place);
+    if only {
+        identities.retain(|identity| place(identity) < named.len());
     }
 }
 

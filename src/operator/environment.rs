@@ -43,7 +43,7 @@ pub(super) async fn environment(
     let client = ctx.client.clone();
     Ok(Environment {
         remote: Arc::clone(&ctx.dependencies.remote),
-        host_keys: Arc::new(host_keys.known_hosts()),
+        host_keys: Arc::new(host_keys.known_hosts(&ctx.dependencies.clock)),
         store: memory::store(ctx, view),
         kubeconfig: Arc::new(SecretKubeconfig::new(
             client,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     api::{CLUSTERS, HostKeys, TextSource, conditions::Reason},
     config::{Credential, SecretReference},
-    environment::KeyRing,
+    environment::{Clock, KeyRing},
     error::{ErrorClass, Explain},
     host::{KnownHosts, Policy},
     model::Secret,
@@ -136,12 +136,13 @@ impl KnownKeys {
     }
 
     /// What verifies the key that a node shows. One that a run has verified before counts more: it is in the state.
-    pub(super) fn known_hosts(&self) -> KnownHosts {
+    pub(super) fn known_hosts(&self, clock: &Clock) -> KnownHosts {
+        let clock = clock.clone();
         let policy = match self.unknown {
             HostKeys::Verify => Policy::Strict,
             HostKeys::AcceptNew => Policy::AcceptNew,
         };
-        KnownHosts::from_text(self.field, &self.text, policy)
+        KnownHosts::from_text(self.field, &self.text, policy).with_certificates(move || clock.now())
     }
 
     /// As far as they can be read: what is done with them needs no more than the host keys in the state.
@@ -553,7 +554,8 @@ mod tests {
             port: 22,
         };
         for (unknown, accepted) in [(HostKeys::Verify, false), (HostKeys::AcceptNew, true)] {
-            let known = KnownKeys::inline(Some(&format!("a {ONE}\n")), unknown).known_hosts();
+            let known = KnownKeys::inline(Some(&format!("a {ONE}\n")), unknown)
+                .known_hosts(&Clock::new(|| jiff::Timestamp::UNIX_EPOCH));
             let answer = async |address: &str, key: &str, before: &[String]| {
                 known.verify(&at(address), key, before).await.unwrap()
             };

@@ -54,6 +54,9 @@ pub struct NodeDiagnosis {
     pub address: String,
     /// The bastion hosts on the way there.
     pub bastions: Vec<String>,
+    /// What of the login comes from the configuration of OpenSSH's client, by its keyword.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ssh_config: BTreeMap<&'static str, String>,
     /// Its roles in the config.
     pub roles: Vec<Role>,
     /// It answered, and so did its Docker. If not, there are no fields about its machine.
@@ -192,7 +195,7 @@ impl Diagnosis {
 
 fn diagnosis(examined: &Examined<'_>, name: &NodeName, node: &NodeIntent) -> NodeDiagnosis {
     let facts = examined.actual.up(name);
-    let bastions = examined.intent.bastions.iter();
+    let bastions = node.bastions.iter();
     let measured = examined.measured.get(name);
     NodeDiagnosis {
         name: name.clone(),
@@ -200,6 +203,7 @@ fn diagnosis(examined: &Examined<'_>, name: &NodeName, node: &NodeIntent) -> Nod
         bastions: bastions
             .map(|bastion| bastion.endpoint.to_string())
             .collect(),
+        ssh_config: node.ssh_config.clone(),
         roles: node.roles.iter().copied().collect(),
         reachable: facts.is_some(),
         machine: facts.map(|facts| machine(facts, measured, examined.now)),

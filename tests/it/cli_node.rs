@@ -72,7 +72,7 @@ net.ipv4.ip_forward 1
 pub(crate) struct Site {
     pub(crate) node: FakeHost,
     pub(crate) context: Context,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Site {

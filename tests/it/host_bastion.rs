@@ -299,7 +299,8 @@ async fn agent(folder: &TempDir, keys: &[PrivateKey]) -> Login {
     Login {
         credential: Credential::Agent(Agent {
             socket,
-            first: None,
+            named: Vec::new(),
+            only_named: false,
         }),
         key_source: SSH_AGENT.to_owned(),
         ..FakeHost::new().login()
@@ -339,8 +340,8 @@ async fn the_key_that_the_config_names_is_an_agents_first() {
         panic!("an agent");
     };
     let public = key(1).public_key().to_openssh().expect("a text");
-    let first = Some(format!("{} me@example", public.trim()));
-    let credential = Credential::Agent(Agent { first, ..all });
+    let named = vec![format!("{} me@example", public.trim())];
+    let credential = Credential::Agent(Agent { named, ..all });
     let login = Login {
         credential,
         ..login
@@ -369,7 +370,8 @@ async fn an_agent_that_has_nothing_or_is_not_there() {
     let nowhere = Login {
         credential: Credential::Agent(Agent {
             socket: "/nowhere/agent".into(),
-            first: None,
+            named: Vec::new(),
+            only_named: false,
         }),
         ..login
     };

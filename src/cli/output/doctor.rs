@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     facts::{ReachedBy, by_cause},
+    model::printable,
     status::doctor::{Diagnosis, Finding, Machine, NodeDiagnosis, Severity},
 };
 
@@ -30,6 +31,7 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
         format!("`{config}` is valid: {nodes}, Kubernetes {version}"),
         plain(&HEADING, &rows, page),
     ];
+    sections.extend(of_ssh_config(diagnosis, page));
     for (severity, heading) in [
         (Severity::Error, "prevents `up`"),
         (Severity::Unreachable, "does not answer"),
@@ -53,6 +55,26 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
     }
     sections.push(summary(diagnosis, page));
     sections.join("\n\n")
+}
+
+/// What no config says and ssh's does, a line for each node.
+fn of_ssh_config(diagnosis: &Diagnosis, page: Page) -> Option<String> {
+    let nodes = diagnosis.nodes.iter();
+    let nodes = nodes.filter(|node| !node.ssh_config.is_empty());
+    let lines: Vec<String> = nodes
+        .map(|node| {
+            let values = node.ssh_config.iter();
+            let values = values.map(|(keyword, value)| format!("{keyword} {}", printable(value)));
+            let values = values.collect::<Vec<_>>().join(", ");
+            paragraph(&format!("  - {}: ", node.name), &values, page)
+        })
+        .collect();
+    (!lines.is_empty()).then(|| {
+        format!(
+            "from the SSH config (`~/.ssh/config`)\n{}",
+            lines.join("\n")
+        )
+    })
 }
 
 fn row(node: &NodeDiagnosis) -> Vec<Cell> {

@@ -65,6 +65,27 @@ pub(super) fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found)
     }
 }
 
+/// Two nodes that `HostName` of the SSH config leads to one machine; of others [`unique`] tells.
+pub(super) fn apart(nodes: &[Named<'_>], found: &mut Found) {
+    let mut known: BTreeMap<_, &Named<'_>> = BTreeMap::new();
+    for named in nodes {
+        let endpoint = &named.node.endpoint;
+        let place = (endpoint.address.to_lowercase(), endpoint.port);
+        let Some(other) = known.insert(place, named) else {
+            continue;
+        };
+        let is_led = |named: &Named<'_>| named.node.ssh_config.contains_key("HostName");
+        if is_led(named) || is_led(other) {
+            let address = named.at.get("address");
+            let problem = address.problem(format!(
+                "`HostName` of the SSH config leads to the same machine as `{}`",
+                other.at.path()
+            ));
+            found.problem(problem.detail(endpoint.to_string()));
+        }
+    }
+}
+
 /// Two entries with one address or one name would configure the same machine twice. Behind one public address, where a
 /// port leads to each of them, they are told apart by their internal addresses.
 pub(super) fn unique(items: &[Cursor<'_>], found: &mut Found) {

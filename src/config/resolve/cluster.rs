@@ -46,7 +46,7 @@ pub(super) fn read(
     let mut keys = Keys::new(sources, root);
     keys.check(found);
     let bastions = nodes::bastions(root, &mut keys, found);
-    let nodes = nodes::read(root, &mut keys, found);
+    let nodes = nodes::read(root, bastions.as_deref(), &mut keys, found);
     let services = services?;
     let (images, system_images) = images.unzip();
     addresses::outside_of_ranges(&nodes, &services, found);
@@ -61,7 +61,6 @@ pub(super) fn read(
             .into_iter()
             .map(|named| (named.name, named.node))
             .collect(),
-        bastions: bastions.ok()?,
         registries,
         images: images?,
         system_images: system_images?,

@@ -8,9 +8,10 @@ use super::{Found, values};
 use crate::{
     config::{
         cursor::Cursor,
-        intent::{Agent, Certificate, Credential, SSH_AGENT},
+        intent::{Agent, Bastion, Certificate, Credential, SSH_AGENT},
         problem::Problem,
         sources::{DefaultKey, Refusal, Sources, SshKey},
+        ssh_config::{SshAgent, SshHost, SshJump, SshQuery},
     },
     model::Secret,
 };
@@ -20,10 +21,12 @@ pub(super) struct Proof {
     pub(super) credential: Credential,
     /// [`Login::key_source`](crate::config::Login::key_source).
     pub(super) source: String,
+    /// What of it comes from the SSH config, by its keyword.
+    pub(super) ssh_config: Vec<(&'static str, String)>,
 }
 
 /// It was refused, and a problem says why.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Refused;
 
 /// Finds keys, certificates and the agent, each of them read and judged once.
@@ -37,6 +40,8 @@ pub(super) struct Keys<'a> {
     certificates: BTreeMap<String, Option<Certificate>>,
     /// Asked for once; none, where none may be used.
     agent: Option<Result<PathBuf, Refused>>,
+    /// The machines that `ProxyJump` names.
+    ways: Vec<(Vec<SshJump>, Result<Vec<Bastion>, Refused>)>,
 }
 
 impl<'a> Keys<'a> {
@@ -48,7 +53,30 @@ impl<'a> Keys<'a> {
             default: None,
             certificates: BTreeMap::new(),
             agent: None,
+            ways: Vec::new(),
         }
+    }
+
+    /// What the SSH config says about a machine of the config.
+    pub(super) fn ssh_host(&self, machine: &Cursor<'_>) -> Option<SshHost> {
+        SshQuery::of(machine).and_then(|query| self.ssh_host_of(&query))
+    }
+
+    /// What the SSH config says about a machine.
+    pub(super) fn ssh_host_of(&self, query: &SshQuery) -> Option<SshHost> {
+        self.sources.ssh_host(query)
+    }
+
+    /// What a `ProxyJump` was found to name.
+    pub(super) fn known_way(&self, jumps: &[SshJump]) -> Option<Result<Vec<Bastion>, Refused>> {
+        let mut ways = self.ways.iter();
+        ways.find(|(known, _)| known == jumps)
+            .map(|(_, way)| way.clone())
+    }
+
+    /// Keeps it: many nodes have the same.
+    pub(super) fn learn_way(&mut self, jumps: &[SshJump], way: Result<Vec<Bastion>, Refused>) {
+        self.ways.push((jumps.to_vec(), way));
     }
 
     /// The keys at the top level, which every node may leave unused: what stands there must be what it is called.
@@ -66,24 +94,59 @@ impl<'a> Keys<'a> {
 
     /// As RKE: the agent where the top level says so, else the node's text, the node's path, the
     /// cluster's path, the default key.
-    pub(super) fn of_node(&mut self, node: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
-        if let Some(agent) = self.wanted_agent(&self.root.get("ssh_agent_auth"), node, found) {
+    pub(super) fn of_node(
+        &mut self,
+        node: &Cursor<'_>,
+        ssh: Option<&SshHost>,
+        found: &mut Found,
+    ) -> Option<Proof> {
+        for why in ssh.iter().flat_map(|ssh| &ssh.unusable) {
+            found.warning(node.get("address").problem(why));
+        }
+        if let Some(agent) = self.wanted_agent(&self.root.get("ssh_agent_auth"), node, ssh, found) {
             return Some(agent);
         }
-        self.of_key(node, found)
+        self.of_key(node, ssh, found)
+    }
+
+    /// Of a machine that only `ProxyJump` names, on the way to this node: its own key, else what every machine has.
+    pub(super) fn of_jump(
+        &mut self,
+        node: &Cursor<'_>,
+        ssh: &SshHost,
+        found: &mut Found,
+    ) -> Option<Proof> {
+        // Nothing is written about it.
+        let nothing = node.get("bastion_host");
+        let agent = self.wanted_agent(&self.root.get("ssh_agent_auth"), &nothing, Some(ssh), found);
+        if agent.is_some() {
+            return agent;
+        }
+        if let Some(proof) = self.of_ssh_config(&node.get("address"), ssh, found) {
+            return proof;
+        }
+        self.of_key(&nothing, None, found)
     }
 
     /// As RKE's, and its own `ssh_agent_auth` counts too.
-    pub(super) fn of_bastion(&mut self, bastion: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+    pub(super) fn of_bastion(
+        &mut self,
+        bastion: &Cursor<'_>,
+        ssh: Option<&SshHost>,
+        found: &mut Found,
+    ) -> Option<Proof> {
+        for why in ssh.iter().flat_map(|ssh| &ssh.unusable) {
+            found.warning(bastion.get("address").problem(why));
+        }
         for at in [
             self.root.get("ssh_agent_auth"),
             bastion.get("ssh_agent_auth"),
         ] {
-            if let Some(agent) = self.wanted_agent(&at, bastion, found) {
+            if let Some(agent) = self.wanted_agent(&at, bastion, ssh, found) {
                 return Some(agent);
             }
         }
-        self.of_key(bastion, found)
+        self.of_key(bastion, ssh, found)
     }
 
     /// Who logs in where no user is named, at `whom`.
@@ -106,11 +169,28 @@ impl<'a> Keys<'a> {
         &mut self,
         at: &Cursor<'_>,
         machine: &Cursor<'_>,
+        ssh: Option<&SshHost>,
         found: &mut Found,
     ) -> Option<Proof> {
         let says_so = values::flag(at, found) == Some(true);
         if !says_so && !self.sources.wants_agent() {
             return None;
+        }
+        let own = machine.get("ssh_key_path");
+        let common = self.root.get("ssh_key_path");
+        let mut written = [own, common].into_iter();
+        let path = written.find_map(|at| at.scalar().filter(|path| !path.is_empty()));
+        let files = ssh.and_then(|ssh| ssh.identity_files.as_deref());
+        let named: Vec<&str> = match path {
+            Some(path) => vec![path],
+            None => files.into_iter().flatten().map(String::as_str).collect(),
+        };
+        let only = path.is_none() && ssh.is_some_and(|ssh| ssh.identities_only);
+        // The config says that an agent is used, and the SSH config which.
+        if let Some(SshAgent::At(socket)) = ssh.and_then(|ssh| ssh.agent.as_ref()) {
+            let mut proof = self.of_agent(PathBuf::from(socket), &named, only);
+            proof.ssh_config.push(("IdentityAgent", socket.clone()));
+            return Some(proof);
         }
         if self.agent.is_none() {
             self.agent = Some(match self.sources.agent() {
@@ -126,15 +206,114 @@ impl<'a> Keys<'a> {
             });
         }
         let socket = self.agent.clone()?.ok()?;
-        let own = machine.get("ssh_key_path");
-        let common = self.root.get("ssh_key_path");
-        let mut named = [own, common].into_iter();
-        let path = named.find_map(|at| at.scalar().filter(|path| !path.is_empty()));
-        let first = path.and_then(|path| self.sources.public_key_at(path));
-        Some(of_agent(socket, first))
+        Some(self.of_agent(socket, &named, only))
     }
 
-    fn of_key(&mut self, machine: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+    /// `named`: the files of keys whose public halves come first, or of which alone some are tried.
+    fn of_agent(&self, socket: PathBuf, named: &[&str], only_named: bool) -> Proof {
+        let public = named.iter().map(|path| self.sources.public_key_at(path));
+        Proof {
+            credential: Credential::Agent(Agent {
+                socket,
+                named: public.flatten().collect(),
+                only_named,
+            }),
+            source: SSH_AGENT.to_owned(),
+            ssh_config: Vec::new(),
+        }
+    }
+
+    /// As the SSH config says, where that says something: the first of its keys that can be used as it is, else its
+    /// agent with them, else one of them whose passphrase a person is asked for. `None`: it says nothing.
+    fn of_ssh_config(
+        &mut self,
+        at: &Cursor<'_>,
+        ssh: &SshHost,
+        found: &mut Found,
+    ) -> Option<Option<Proof>> {
+        let own = match &ssh.agent {
+            Some(SshAgent::At(socket)) => Some(PathBuf::from(socket)),
+            Some(SshAgent::None) | None => None,
+        };
+        if ssh.identity_files.is_none() && own.is_none() {
+            return None;
+        }
+        let files = ssh.identity_files.clone().unwrap_or_default();
+        let (here, missing): (Vec<_>, Vec<_>) = files
+            .iter()
+            .map(String::as_str)
+            .partition(|path| !self.sources.lacks_key(path));
+        let read = here
+            .iter()
+            .filter_map(|path| self.sources.key_at(path).ok());
+        let keys: Vec<SshKey> = read.collect();
+        let usable = keys
+            .iter()
+            .find(|key| matches!(kind(&key.pem), Kind::Usable));
+        if let Some(key) = usable {
+            return Some(Some(self.with_ssh_certificate(key.clone(), ssh)));
+        }
+        let socket = match (&ssh.agent, own) {
+            (Some(SshAgent::None), _) => None,
+            (_, Some(own)) => Some((own, true)),
+            (_, None) => self
+                .sources
+                .agent()
+                .ok()
+                .flatten()
+                .map(|of_env| (of_env, false)),
+        };
+        if let Some((socket, is_own)) = socket {
+            let named: Vec<&str> = files.iter().map(String::as_str).collect();
+            let shown = socket.display().to_string();
+            let mut proof = self.of_agent(socket, &named, ssh.identities_only);
+            if is_own {
+                proof.ssh_config.push(("IdentityAgent", shown));
+            }
+            if !files.is_empty() {
+                proof.ssh_config.push(("IdentityFile", files.join(" ")));
+            }
+            return Some(Some(proof));
+        }
+        let encrypted = keys.into_iter().find(|key| has_passphrase(&key.pem));
+        if let Some(key) = encrypted {
+            let key = self.of_file(key, at, found);
+            return Some(key.map(|key| self.with_ssh_certificate(key, ssh)));
+        }
+        if !files.is_empty() {
+            let what = if missing.len() == files.len() {
+                "`IdentityFile` of the SSH config does not exist: a default key is used"
+            } else {
+                "`IdentityFile` of the SSH config is no private key, and there is no SSH agent: a default key is used"
+            };
+            found.warning(at.problem(what).detail(files.join(" ")));
+        }
+        None
+    }
+
+    /// A key of the SSH config, with the first `CertificateFile` that is of this key.
+    fn with_ssh_certificate(&self, key: SshKey, ssh: &SshHost) -> Proof {
+        let files = ssh.certificate_files.iter();
+        let read = files.filter_map(|path| self.sources.certificate_at(path).ok());
+        let mut own = read.filter(|certificate| not_for(certificate, &key).is_none());
+        let certificate = own.next();
+        let mut ssh_config = vec![("IdentityFile", key.source.clone())];
+        if let Some(certificate) = &certificate {
+            ssh_config.push(("CertificateFile", certificate.source.clone()));
+        }
+        Proof {
+            credential: Credential::Key(key.pem, certificate),
+            source: key.source,
+            ssh_config,
+        }
+    }
+
+    fn of_key(
+        &mut self,
+        machine: &Cursor<'_>,
+        ssh: Option<&SshHost>,
+        found: &mut Found,
+    ) -> Option<Proof> {
         let inline = machine.get("ssh_key");
         let own = machine.get("ssh_key_path");
         let common = self.root.get("ssh_key_path");
@@ -148,15 +327,20 @@ impl<'a> Keys<'a> {
         } else if found.problems.len() > before {
             None
         } else {
+            let address = machine.get("address");
+            if let Some(proof) = ssh.and_then(|ssh| self.of_ssh_config(&address, ssh, found)) {
+                return proof;
+            }
             match self.default(&common, found)? {
                 DefaultKey::Key(key) => Some(key),
-                DefaultKey::Agent(socket) => return Some(of_agent(socket, None)),
+                DefaultKey::Agent(socket) => return Some(self.of_agent(socket, &[], false)),
             }
         }?;
         let certificate = self.certificate(machine, &key, found).ok()?;
         Some(Proof {
             credential: Credential::Key(key.pem, certificate),
             source: key.source,
+            ssh_config: Vec::new(),
         })
     }
 
@@ -311,13 +495,6 @@ fn no_agent(at: &Cursor<'_>, says_so: bool) -> Problem {
         )
     };
     problem.hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one")
-}
-
-fn of_agent(socket: PathBuf, first: Option<String>) -> Proof {
-    Proof {
-        credential: Credential::Agent(Agent { socket, first }),
-        source: SSH_AGENT.to_owned(),
-    }
 }
 
 /// What is wrong with a certificate for this key, and the cure.

@@ -180,6 +180,8 @@ mod node_tests;
 #[cfg(test)]
 mod rke_tests;
 #[cfg(test)]
+mod ssh_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod used_tests;

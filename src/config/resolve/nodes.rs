@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Found, addresses,
-    keys::{Keys, Refused},
+    keys::{Keys, Proof, Refused},
     roles, values,
 };
 use crate::{
     config::{
         cursor::Cursor,
         intent::{Bastion, Login, NodeIntent},
+        ssh_config::{SshHost, SshJump},
         tree::Value,
     },
     model::{Endpoint, NodeName, Role, Taint},
@@ -23,9 +24,10 @@ pub(super) struct Named<'a> {
     pub(super) at: Cursor<'a>,
 }
 
-/// Every node that is whole. When one is missing here, a problem says why.
+/// Every node that is whole. When one is missing here, a problem says why. `bastions`: of the whole cluster.
 pub(super) fn read<'a>(
     root: &Cursor<'a>,
+    bastions: Result<&[Bastion], &Refused>,
     keys: &mut Keys<'_>,
     found: &mut Found,
 ) -> Vec<Named<'a>> {
@@ -42,11 +44,20 @@ pub(super) fn read<'a>(
     }
     // The only node of a cluster is everything where nothing is said.
     let alone = (items.len() == 1).then(|| roles::needed(root));
-    let nodes = items
-        .iter()
-        .filter_map(|item| node(item, alone.as_ref(), keys, found))
-        .collect();
+    let mut nodes = Vec::new();
+    for item in &items {
+        let whole = node(item, alone.as_ref(), keys, found);
+        let way = way(item, bastions, keys, found);
+        if let (Some(mut named), Ok((bastions, jumps))) = (whole, way) {
+            named.node.bastions = bastions;
+            if let Some(jumps) = jumps {
+                named.node.ssh_config.insert("ProxyJump", jumps);
+            }
+            nodes.push(named);
+        }
+    }
     addresses::unique(&items, found);
+    addresses::apart(&nodes, found);
     roles::every(root, &items, found);
     roles::odd_etcd(&at, &items, found);
     nodes
@@ -67,22 +78,26 @@ fn node<'a>(
     if let Some(address) = address {
         addresses::check(&at.get("address"), address, found);
     }
+    let ssh = keys.ssh_host(at);
     let internal = values::text(&at.get("internal_address"), found);
     if let Some(internal) = internal {
         addresses::check_internal(&at.get("internal_address"), internal, found);
     }
-    let port = port(&at.get("port"), found);
-    let user = user(&at.get("user"), "a node", keys, found);
+    let port = port(&at.get("port"), ssh.as_ref(), found);
+    let user = user(&at.get("user"), "a node", ssh.as_ref(), keys, found);
     let docker_socket = docker_socket(&at.get("docker_socket"), found);
     let roles = roles::read(&at.get("role"), alone, found);
     let name = name(&at.get("hostname_override"), at, address, found);
     let labels = labels(&at.get("labels"), found);
     let taints = taints(&at.get("taints"), found);
-    let proof = keys.of_node(at, found);
+    let proof = keys.of_node(at, ssh.as_ref(), found);
     if found.problems.len() > before {
         return None;
     }
-    let (address, proof) = (address?.to_owned(), proof?);
+    let (written, proof) = (address?, proof?);
+    let ssh = ssh.unwrap_or_default();
+    let ssh_config = used(at, &ssh, &proof);
+    let address = ssh.host_name.unwrap_or_else(|| written.to_owned());
     Some(Named {
         name: name?,
         at: at.clone(),
@@ -99,8 +114,42 @@ fn node<'a>(
             roles,
             labels,
             taints,
+            bastions: Vec::new(),
+            ssh_config,
         },
     })
+}
+
+/// What counts of the SSH config, by its keyword. Where the config names a user or a port, the SSH config has none.
+fn used(at: &Cursor<'_>, ssh: &SshHost, proof: &Proof) -> BTreeMap<&'static str, String> {
+    let mut used = BTreeMap::new();
+    let mut say = |keyword, value: Option<String>| {
+        if let Some(value) = value {
+            used.insert(keyword, value);
+        }
+    };
+    let unwritten = |key: &str| at.get(key).is_empty();
+    say("HostName", ssh.host_name.clone());
+    say("User", ssh.user.clone().filter(|_| unwritten("user")));
+    let port = ssh.port.map(|port| port.to_string());
+    say("Port", port.filter(|_| unwritten("port")));
+    for (keyword, value) in &proof.ssh_config {
+        say(keyword, Some(value.clone()));
+    }
+    say("HostKeyAlias", ssh.host_key_alias.clone());
+    let files = |files: &Option<Vec<String>>| {
+        let files = files.as_ref().map(|files| files.join(" "));
+        files.map(|files| {
+            if files.is_empty() {
+                "none".to_owned()
+            } else {
+                files
+            }
+        })
+    };
+    say("UserKnownHostsFile", files(&ssh.user_known_hosts));
+    say("GlobalKnownHostsFile", files(&ssh.global_known_hosts));
+    used
 }
 
 /// That it is no mapping is told by the schema.
@@ -142,7 +191,117 @@ pub(super) fn bastions(
     // Each of them is looked at, whatever is wrong with another.
     let way: Vec<_> = way.collect();
     let last = bastion(at, keys, found);
-    way.into_iter().chain([last]).collect()
+    let written: Vec<Bastion> = way.into_iter().chain([last]).collect::<Result<_, _>>()?;
+    // Where nothing says how the first is reached, its own `ProxyJump` does.
+    let jumps = if through.is_empty() {
+        own_jumps(at, keys)
+    } else {
+        Vec::new()
+    };
+    let mut way = jumped(at, &jumps, keys, found)?;
+    way.extend(written);
+    Ok(way)
+}
+
+/// The machines on the way to a node, and `ProxyJump`, where that names them.
+fn way(
+    at: &Cursor<'_>,
+    bastions: Result<&[Bastion], &Refused>,
+    keys: &mut Keys<'_>,
+    found: &mut Found,
+) -> Result<(Vec<Bastion>, Option<String>), Refused> {
+    let bastions = bastions.map_err(|refused| *refused)?;
+    if !bastions.is_empty() {
+        return Ok((bastions.to_vec(), None));
+    }
+    let jumps = own_jumps(at, keys);
+    let command = keys.ssh_host(at).and_then(|ssh| ssh.proxy_command);
+    if let Some(command) = command.filter(|_| jumps.is_empty()) {
+        let address = at.get("address");
+        let problem = address
+            .problem("`ProxyCommand` of the SSH config is not used: this node is dialled directly");
+        found.warning(problem.detail(command).hint(
+            "write `ProxyJump HOST` in the SSH config, or `bastion_host` here, if the node is behind another machine",
+        ));
+    }
+    let way = jumped(at, &jumps, keys, found)?;
+    let names: Vec<String> = way.iter().map(|one| one.endpoint.to_string()).collect();
+    Ok((way, (!names.is_empty()).then(|| names.join(","))))
+}
+
+/// `ProxyJump` of a machine, but where that names the machine itself (`Host *`).
+fn own_jumps(at: &Cursor<'_>, keys: &Keys<'_>) -> Vec<SshJump> {
+    let jumps = keys.ssh_host(at).map(|ssh| ssh.jumps).unwrap_or_default();
+    let address = at.get("address");
+    let own = address.scalar().unwrap_or_default();
+    let leads_back = jumps
+        .iter()
+        .any(|jump| jump.address.eq_ignore_ascii_case(own));
+    if leads_back { Vec::new() } else { jumps }
+}
+
+/// `ProxyJump` as machines, the one that is dialled from here first.
+fn jumped(
+    at: &Cursor<'_>,
+    jumps: &[SshJump],
+    keys: &mut Keys<'_>,
+    found: &mut Found,
+) -> Result<Vec<Bastion>, Refused> {
+    if let Some(known) = keys.known_way(jumps) {
+        return known;
+    }
+    let mut all = jumps.to_vec();
+    // How the first is reached is in its own part of the SSH config; the others are reached through it.
+    while let Some(first) = all.first() {
+        let host = keys.ssh_host_of(&first.query()).unwrap_or_default();
+        if host.jumps.iter().any(|jump| all.contains(jump)) {
+            let problem = at.get("address").problem(
+                "`ProxyJump` of the SSH config leads back to a machine on the way, which is dialled directly",
+            );
+            let problem = problem.detail(first.address.clone());
+            found.warning(problem.hint(
+                "exclude that machine from the part of the SSH config that sets it: `Host * !HOST`",
+            ));
+            break;
+        }
+        if host.jumps.is_empty() {
+            break;
+        }
+        all.splice(0..0, host.jumps);
+    }
+    // Each of them is looked at, whatever is wrong with another.
+    let way: Vec<_> = all.iter().map(|one| jump(at, one, keys, found)).collect();
+    let way: Result<Vec<Bastion>, Refused> = way.into_iter().collect();
+    keys.learn_way(jumps, way.clone());
+    way
+}
+
+fn jump(
+    at: &Cursor<'_>,
+    jump: &SshJump,
+    keys: &mut Keys<'_>,
+    found: &mut Found,
+) -> Result<Bastion, Refused> {
+    let address = at.get("address");
+    let host = keys.ssh_host_of(&jump.query()).unwrap_or_default();
+    for why in &host.unusable {
+        found.warning(address.problem(format!("of `{}`: {why}", jump.address)));
+    }
+    let named = jump.user.clone().or_else(|| host.user.clone());
+    let user = named.or_else(|| keys.default_user(&address, "the bastion host", found));
+    let proof = keys.of_jump(at, &host, found).ok_or(Refused)?;
+    Ok(Bastion {
+        endpoint: Endpoint {
+            address: host.host_name.unwrap_or_else(|| jump.address.clone()),
+            port: jump.port.or(host.port).unwrap_or(22),
+        },
+        login: Login {
+            user: user.ok_or(Refused)?,
+            credential: proof.credential,
+            key_source: proof.source,
+            docker_socket: String::new(),
+        },
+    })
 }
 
 fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Bastion, Refused> {
@@ -159,16 +318,25 @@ fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Ba
     if let Some(text) = written {
         addresses::check(&address, text, found);
     }
-    let port = port(&at.get("port"), found);
-    let user = user(&at.get("user"), "the bastion host", keys, found);
-    let proof = keys.of_bastion(at, found);
+    let ssh = keys.ssh_host(at);
+    let port = port(&at.get("port"), ssh.as_ref(), found);
+    let user = user(
+        &at.get("user"),
+        "the bastion host",
+        ssh.as_ref(),
+        keys,
+        found,
+    );
+    let proof = keys.of_bastion(at, ssh.as_ref(), found);
     if found.problems.len() > before {
         return Err(Refused);
     }
     let proof = proof.ok_or(Refused)?;
+    let written = written.ok_or(Refused)?;
+    let name = ssh.and_then(|ssh| ssh.host_name);
     Ok(Bastion {
         endpoint: Endpoint {
-            address: written.ok_or(Refused)?.to_owned(),
+            address: name.unwrap_or_else(|| written.to_owned()),
             port,
         },
         login: Login {
@@ -180,12 +348,19 @@ fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Ba
     })
 }
 
-/// As written, else as ssh: who runs this.
-fn user(at: &Cursor<'_>, whom: &str, keys: &Keys<'_>, found: &mut Found) -> Option<String> {
+/// As written, else as ssh: `User` of its configuration, or who runs this.
+fn user(
+    at: &Cursor<'_>,
+    whom: &str,
+    ssh: Option<&SshHost>,
+    keys: &Keys<'_>,
+    found: &mut Found,
+) -> Option<String> {
     let before = found.problems.len();
     let Some(user) = values::text(at, found) else {
+        let of_ssh = ssh.and_then(|ssh| ssh.user.clone());
         return (found.problems.len() == before)
-            .then(|| keys.default_user(at, whom, found))
+            .then(|| of_ssh.or_else(|| keys.default_user(at, whom, found)))
             .flatten();
     };
     if user.chars().any(char::is_whitespace) {
@@ -204,7 +379,11 @@ fn required<'a>(at: &Cursor<'a>, message: &str, found: &mut Found) -> Option<&'a
     text
 }
 
-fn port(at: &Cursor<'_>, found: &mut Found) -> u16 {
+/// As written, else as ssh.
+fn port(at: &Cursor<'_>, ssh: Option<&SshHost>, found: &mut Found) -> u16 {
+    if let Some(port) = ssh.and_then(|ssh| ssh.port).filter(|_| at.is_empty()) {
+        return port;
+    }
     let text = values::or_default(at, found);
     let port = text.parse::<u16>().ok().filter(|port| *port > 0);
     port.unwrap_or_else(|| {

@@ -3,9 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::{
-    Credential, Intent, Refusal, RkeConfig, Sources,
-    problem::{Problem, Problems},
+use crate::{
+    config::{
+        Bastion, Credential, Intent, NodeIntent, Refusal, RkeConfig, Sources,
+        problem::{Problem, Problems},
+    },
+    model::{Endpoint, NodeName},
 };
 
 /// What logs in, wherever it stands in a config.
@@ -22,6 +25,7 @@ pub fn portable(
     let mut problems = Vec::new();
     if let Some(root) = document.as_object_mut() {
         let mut rewriting = Rewriting {
+            intent,
             sources,
             problems: &mut problems,
         };
@@ -36,11 +40,13 @@ pub fn portable(
 pub fn means_the_same(one: &Intent, other: &Intent) -> bool {
     let plain = |intent: &Intent| {
         let mut intent = intent.clone();
-        let nodes = intent.nodes.values_mut().map(|node| &mut node.login);
-        let bastion = intent.bastions.iter_mut().map(|bastion| &mut bastion.login);
-        for login in nodes.chain(bastion) {
-            login.key_source.clear();
-            login.credential = Credential::Key(String::new().into(), None);
+        for node in intent.nodes.values_mut() {
+            node.ssh_config.clear();
+            let bastions = node.bastions.iter_mut().map(|bastion| &mut bastion.login);
+            for login in std::iter::once(&mut node.login).chain(bastions) {
+                login.key_source.clear();
+                login.credential = Credential::Key(String::new().into(), None);
+            }
         }
         intent
     };
@@ -48,6 +54,7 @@ pub fn means_the_same(one: &Intent, other: &Intent) -> bool {
 }
 
 struct Rewriting<'a> {
+    intent: &'a Intent,
     sources: &'a dyn Sources,
     problems: &'a mut Vec<Problem>,
 }
@@ -55,14 +62,8 @@ struct Rewriting<'a> {
 impl Rewriting<'_> {
     fn root(&mut self, root: &mut Map<String, Value>) {
         self.login("", root);
-        self.machines("nodes", root.get_mut("nodes"));
-        if let Some(bastion) = root.get_mut("bastion_host").and_then(Value::as_object_mut) {
-            self.login("bastion_host.", bastion);
-            if bastion.contains_key("address") {
-                self.user("bastion_host.", bastion);
-            }
-            self.machines("bastion_host.through", bastion.get_mut("through"));
-        }
+        self.nodes(root.get_mut("nodes"));
+        self.bastions(root);
         let registries = root
             .get_mut("private_registries")
             .and_then(Value::as_array_mut);
@@ -76,14 +77,60 @@ impl Rewriting<'_> {
         self.manifests(root);
     }
 
-    /// Each machine of a list at this path.
-    fn machines(&mut self, path: &str, list: Option<&mut Value>) {
+    /// Each node, and what of it is elsewhere another one: who runs this, and what the SSH config says.
+    fn nodes(&mut self, list: Option<&mut Value>) {
         let list = list.and_then(Value::as_array_mut);
         for (index, machine) in list.into_iter().flatten().enumerate() {
             if let Some(machine) = machine.as_object_mut() {
-                let path = format!("{path}[{index}].");
+                let path = format!("nodes[{index}].");
                 self.login(&path, machine);
-                self.user(&path, machine);
+                match self.node(machine) {
+                    Some(node) => placed(machine, node),
+                    None => self.user(&path, machine),
+                }
+            }
+        }
+    }
+
+    /// As it is understood here.
+    fn node(&self, machine: &Map<String, Value>) -> Option<(&NodeName, &NodeIntent)> {
+        let text = |key: &str| machine.get(key).and_then(Value::as_str);
+        let name = text("hostname_override").filter(|name| !name.is_empty());
+        let name = name.or_else(|| text("address"))?.to_lowercase();
+        self.intent.nodes.get_key_value(&NodeName(name))
+    }
+
+    /// The way to the nodes: an object has one for all of them.
+    fn bastions(&mut self, root: &mut Map<String, Value>) {
+        let mut ways = self.intent.nodes.values().map(|node| &*node.bastions);
+        let way = ways.next().unwrap_or_default();
+        if ways.any(|other| other != way) {
+            let problem = Problem::new(
+                "nodes",
+                "the nodes are reached through different machines (`ProxyJump` of the SSH config), and a `Cluster` \
+                 object has one way to all",
+            );
+            let hint = "make one machine reach all of them, and write it as `bastion_host`";
+            self.problems.push(problem.hint(hint));
+            return;
+        }
+        if let Some((last, before)) = way.split_last() {
+            let mut document = jump(last);
+            if !before.is_empty() {
+                let before = before.iter().map(|one| Value::Object(jump(one)));
+                document.insert("through".to_owned(), before.collect());
+            }
+            root.insert("bastion_host".to_owned(), document.into());
+            return;
+        }
+        // Without an address there is none, whatever stands there.
+        if let Some(bastion) = root.get_mut("bastion_host").and_then(Value::as_object_mut) {
+            self.login("bastion_host.", bastion);
+            let through = bastion.get_mut("through").and_then(Value::as_array_mut);
+            for (index, machine) in through.into_iter().flatten().enumerate() {
+                if let Some(machine) = machine.as_object_mut() {
+                    self.login(&format!("bastion_host.through[{index}]."), machine);
+                }
             }
         }
     }
@@ -173,6 +220,51 @@ impl Rewriting<'_> {
             hint,
             ..Problem::new(path, message)
         });
+    }
+}
+
+/// Where the node is and who logs in, as they are understood here.
+fn placed(machine: &mut Map<String, Value>, (name, node): (&NodeName, &NodeIntent)) {
+    let Endpoint { address, port } = &node.endpoint;
+    let is_empty = |machine: &Map<String, Value>, key: &str| {
+        let value = machine.get(key);
+        value.is_none_or(|value| value.as_str() == Some(""))
+    };
+    if machine.get("address").and_then(Value::as_str) != Some(address.as_str()) {
+        machine.insert("address".to_owned(), address.clone().into());
+        if is_empty(machine, "hostname_override") {
+            machine.insert("hostname_override".to_owned(), name.0.clone().into());
+        }
+    }
+    if is_empty(machine, "port") && *port != DEFAULT_PORT {
+        machine.insert("port".to_owned(), (*port).into());
+    }
+    if is_empty(machine, "user") {
+        machine.insert("user".to_owned(), node.login.user.clone().into());
+    }
+    if node.ssh_config.contains_key("CertificateFile") {
+        certified(machine, &node.login.credential);
+    }
+}
+
+/// A machine on the way to the nodes.
+fn jump(Bastion { endpoint, login }: &Bastion) -> Map<String, Value> {
+    let mut machine = Map::new();
+    machine.insert("address".to_owned(), endpoint.address.clone().into());
+    if endpoint.port != DEFAULT_PORT {
+        machine.insert("port".to_owned(), endpoint.port.into());
+    }
+    machine.insert("user".to_owned(), login.user.clone().into());
+    certified(&mut machine, &login.credential);
+    machine
+}
+
+const DEFAULT_PORT: u16 = 22;
+
+/// The certificate of the key, as text.
+fn certified(machine: &mut Map<String, Value>, credential: &Credential) {
+    if let Credential::Key(_, Some(certificate)) = credential {
+        machine.insert("ssh_cert".to_owned(), certificate.text.clone().into());
     }
 }
 

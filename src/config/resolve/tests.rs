@@ -8,7 +8,7 @@ use crate::{
     catalog::Catalogue,
     config::{
         Certificate, DefaultKey, Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources,
-        Sources, SshKey,
+        Sources, SshConfig, SshHost, SshKey, SshQuery,
     },
     model::{DrainRules, KubernetesVersion, MaxUnavailable, UpgradeStrategy},
 };
@@ -26,6 +26,7 @@ pub(super) struct Files {
     pub(super) certificate: String,
     pub(super) agent: Option<PathBuf>,
     pub(super) asked: RefCell<Vec<String>>,
+    pub(super) ssh: SshConfig,
 }
 
 impl Files {
@@ -35,6 +36,7 @@ impl Files {
             certificate: String::new(),
             agent: None,
             asked: RefCell::default(),
+            ssh: SshConfig::default(),
         }
     }
 }
@@ -79,6 +81,14 @@ impl Sources for Files {
             pem: pem.into(),
             source: path.to_owned(),
         })
+    }
+
+    fn lacks_key(&self, path: &str) -> bool {
+        path == "missing"
+    }
+
+    fn ssh_host(&self, query: &SshQuery) -> Option<SshHost> {
+        self.ssh.host(query).cloned()
     }
 
     fn default_key_path(&self) -> &'static str {

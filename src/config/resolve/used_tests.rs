@@ -435,13 +435,14 @@ fn every_used_key_has_an_effect() {
         let same = {
             let (mut before, after) = (before.intent.clone(), after.intent.clone());
             // `Files` gives every path one key, made anew for each document.
-            let nodes = before.nodes.values_mut().zip(after.nodes.values());
-            let logins = nodes.map(|(before, after)| (&mut before.login, &after.login));
-            let bastions = before.bastions.iter_mut().zip(&after.bastions);
-            let bastions = bastions.map(|(before, after)| (&mut before.login, &after.login));
-            for (before, after) in logins.chain(bastions) {
-                if before.key_source == after.key_source && after.key_source != "ssh_key" {
-                    before.credential = after.credential.clone();
+            for (before, after) in before.nodes.values_mut().zip(after.nodes.values()) {
+                let bastions = before.bastions.iter_mut().zip(&after.bastions);
+                let bastions = bastions.map(|(before, after)| (&mut before.login, &after.login));
+                let login = [(&mut before.login, &after.login)].into_iter();
+                for (before, after) in login.chain(bastions) {
+                    if before.key_source == after.key_source && after.key_source != "ssh_key" {
+                        before.credential = after.credential.clone();
+                    }
                 }
             }
             before == after

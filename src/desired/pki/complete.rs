@@ -411,7 +411,7 @@ fn inventory(
         let was = was.filter(|_| lost.is_none() && !replaced);
         let as_wanted = || InventoryEntry {
             roles: roles(known, name, node, have, was),
-            ..entry(node, &intent.bastions, have.up(name), was)
+            ..entry(node, have.up(name), was)
         };
         let entry = tombstone.cloned().unwrap_or_else(as_wanted);
         inventory.insert(name.clone(), entry);
@@ -434,7 +434,6 @@ fn is_given_up(name: &NodeName, intent: &Intent, have: &Actual, ctx: &PkiContext
 /// A node of the intent; `was`: as the state has the same machine.
 fn entry(
     node: &NodeIntent,
-    bastions: &[Bastion],
     facts: Option<&HostFacts>,
     was: Option<&InventoryEntry>,
 ) -> InventoryEntry {
@@ -458,7 +457,12 @@ fn entry(
         user: node.login.user.clone(),
         key_source: node.login.key_source.clone(),
         certificate_source: node.login.credential.certificate_source(),
-        bastions: bastions.iter().enumerate().map(bastion_entry).collect(),
+        bastions: node
+            .bastions
+            .iter()
+            .enumerate()
+            .map(bastion_entry)
+            .collect(),
         docker_socket: node.login.docker_socket.clone(),
         roles: node.roles.iter().copied().collect(),
         machine_id: seen

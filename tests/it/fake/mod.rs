@@ -38,7 +38,7 @@ use rke_operator::{
     model::{Endpoint, NodeName},
 };
 use russh::keys::{
-    PrivateKey,
+    Certificate, PrivateKey,
     ssh_key::{LineEnding, private::Ed25519Keypair},
 };
 pub(crate) use state::{DockerState, FakeContainer, NodeFile};
@@ -171,6 +171,7 @@ struct Inner {
     user: String,
     login_key: PrivateKey,
     host_key: Mutex<PrivateKey>,
+    certificate: Mutex<Option<Certificate>>,
     docker: Mutex<DockerState>,
     faults: Mutex<Faults>,
     commands: Mutex<Vec<(String, Answer)>>,
@@ -204,6 +205,7 @@ impl FakeHost {
             user: "rke".to_owned(),
             login_key: key(1),
             host_key: Mutex::new(key(2)),
+            certificate: Mutex::default(),
             docker: Mutex::default(),
             faults: Mutex::default(),
             commands: Mutex::default(),
@@ -335,6 +337,17 @@ impl FakeHost {
     /// From now on nothing passes in either direction, and nothing is closed.
     pub(crate) fn freeze(&self) {
         lock(&self.0.frozen).cancel();
+    }
+
+    /// From now on it shows this certificate of its host key to who asks for one.
+    pub(crate) fn certify(&self, certificate: Certificate) {
+        *lock(&self.0.certificate) = Some(certificate);
+    }
+
+    /// Its host key, as a file has it.
+    pub(crate) fn private_host_key(&self) -> String {
+        let key = lock(&self.0.host_key).to_openssh(LineEnding::LF);
+        key.unwrap().to_string()
     }
 
     /// The server was installed anew: it has another host key.

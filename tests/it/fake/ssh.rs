@@ -26,6 +26,7 @@ pub(super) async fn serve(host: FakeHost, stream: DuplexStream, cut: Cancellatio
     let config = server::Config {
         auth_rejection_time: Duration::ZERO,
         keys: vec![lock(&host.0.host_key).clone()],
+        certificates: lock(&host.0.certificate).iter().cloned().collect(),
         nodelay: true,
         preferred: preferred(host.fault().only_kex),
         ..server::Config::default()

@@ -1,0 +1,307 @@
+//! What the configuration of OpenSSH's client adds where a config says nothing.
+
+use insta::assert_snapshot;
+
+use super::tests::{Files, good_with};
+use crate::{
+    config::{
+        Agent, Bastion, Credential, Intent, NodeIntent, RkeConfig, SSH_AGENT, SshAgent, SshConfig,
+        SshHost, SshJump, SshQuery, means_the_same, portable, ssh_queries,
+    },
+    model::NodeName,
+};
+
+const REST: &str =
+    "network: {plugin: flannel}\ningress: {provider: none}\nmonitoring: {provider: none}\n";
+
+fn query(address: &str) -> SshQuery {
+    SshQuery {
+        address: address.to_owned(),
+        user: None,
+        port: None,
+    }
+}
+
+fn jump(address: &str) -> SshJump {
+    SshJump {
+        address: address.to_owned(),
+        user: None,
+        port: None,
+    }
+}
+
+/// Files, and what the SSH config says about these addresses, whatever user and port the config names.
+fn files(yaml: &str, hosts: &[(&str, SshHost)]) -> Files {
+    let mut ssh = SshConfig::default();
+    let written = RkeConfig::parse(yaml).expect("YAML");
+    let jumps = hosts.iter().map(|(address, _)| query(address));
+    for query in ssh_queries(&written).into_iter().chain(jumps) {
+        let said = hosts.iter().find(|(address, _)| *address == query.address);
+        let mut host = said.map(|(_, host)| host.clone()).unwrap_or_default();
+        // As `ssh -G` is read.
+        host.user = host.user.filter(|_| query.user.is_none());
+        host.port = host.port.filter(|_| query.port.is_none());
+        ssh.insert(query, host);
+    }
+    Files {
+        ssh,
+        ..Files::new()
+    }
+}
+
+fn node<'a>(intent: &'a Intent, name: &str) -> &'a NodeIntent {
+    &intent.nodes[&NodeName::from(name)]
+}
+
+fn way(node: &NodeIntent) -> Vec<String> {
+    let way = node.bastions.iter();
+    way.map(|Bastion { endpoint, login }| format!("{}@{endpoint} {}", login.user, login.key_source))
+        .collect()
+}
+
+fn identity(file: &str) -> SshHost {
+    SshHost {
+        identity_files: Some(vec![file.to_owned()]),
+        ..SshHost::default()
+    }
+}
+
+#[test]
+fn it_counts_where_the_config_says_nothing() {
+    let yaml = format!(
+        "nodes:
+  - {{address: n1, role: [controlplane, etcd]}}
+  - {{address: n2, user: core, port: 2200, ssh_key_path: own, role: [worker]}}
+{REST}"
+    );
+    let host = |name: &str| SshHost {
+        host_name: Some(name.to_owned()),
+        user: Some("deploy".to_owned()),
+        port: Some(2222),
+        host_key_alias: Some("alias".to_owned()),
+        ..identity("of-ssh")
+    };
+    let files = files(&yaml, &[("n1", host("10.0.0.1")), ("n2", host("10.0.0.2"))]);
+    let resolved = good_with(&yaml, &files);
+    assert_eq!(resolved.warnings, vec![]);
+    let n1 = node(&resolved.intent, "n1");
+    assert_eq!(n1.endpoint.to_string(), "[10.0.0.1]:2222");
+    assert_eq!(n1.internal_address.to_string(), "10.0.0.1");
+    assert!(!n1.has_internal_address);
+    assert_eq!(
+        (&*n1.login.user, &*n1.login.key_source),
+        ("deploy", "of-ssh")
+    );
+    let used: Vec<String> = n1
+        .ssh_config
+        .iter()
+        .map(|(keyword, value)| format!("{keyword} {value}"))
+        .collect();
+    assert_eq!(
+        used,
+        [
+            "HostKeyAlias alias",
+            "HostName 10.0.0.1",
+            "IdentityFile of-ssh",
+            "Port 2222",
+            "User deploy"
+        ]
+    );
+    let n2 = node(&resolved.intent, "n2");
+    assert_eq!(n2.endpoint.to_string(), "[10.0.0.2]:2200");
+    assert_eq!((&*n2.login.user, &*n2.login.key_source), ("core", "own"));
+    let keywords: Vec<&str> = n2.ssh_config.keys().copied().collect();
+    assert_eq!(keywords, ["HostKeyAlias", "HostName"]);
+}
+
+#[test]
+fn each_node_has_its_own_way() {
+    let yaml = format!(
+        "nodes:
+  - {{address: n1, user: a, role: [controlplane, etcd]}}
+  - {{address: n2, user: a, role: [worker]}}
+  - {{address: n3, user: a, role: [worker]}}
+{REST}"
+    );
+    let through = |jumps: Vec<SshJump>| SshHost {
+        jumps,
+        ..SshHost::default()
+    };
+    let inner = SshJump {
+        user: Some("ops".to_owned()),
+        port: Some(2022),
+        ..jump("inner")
+    };
+    // `outer` is reached through `gate`, and says so itself.
+    let hosts = [
+        ("n1", through(vec![jump("outer"), inner])),
+        ("n2", through(vec![jump("gate")])),
+        (
+            "outer",
+            SshHost {
+                host_name: Some("192.0.2.1".to_owned()),
+                user: Some("jumper".to_owned()),
+                jumps: vec![jump("gate")],
+                ..identity("of-outer")
+            },
+        ),
+        ("gate", SshHost::default()),
+    ];
+    let resolved = good_with(&yaml, &files(&yaml, &hosts));
+    assert_eq!(resolved.warnings, vec![]);
+    let intent = &resolved.intent;
+    assert_eq!(
+        way(node(intent, "n1")),
+        [
+            "me@gate ~/.ssh/id_rsa",
+            "jumper@192.0.2.1 of-outer",
+            "ops@[inner]:2022 ~/.ssh/id_rsa"
+        ]
+    );
+    assert_eq!(
+        node(intent, "n1").ssh_config["ProxyJump"],
+        "gate,192.0.2.1,[inner]:2022"
+    );
+    assert_eq!(way(node(intent, "n2")), ["me@gate ~/.ssh/id_rsa"]);
+    assert_eq!(way(node(intent, "n3")), Vec::<String>::new());
+    assert_eq!(intent.bastions().len(), 3, "each once");
+
+    // What the config says wins.
+    let yaml = format!("{yaml}bastion_host: {{address: theirs, user: b}}\n");
+    let intent = good_with(&yaml, &files(&yaml, &hosts)).intent;
+    for name in ["n1", "n2", "n3"] {
+        assert_eq!(way(node(&intent, name)), ["b@theirs ~/.ssh/id_rsa"]);
+    }
+    // How it is reached it does not say.
+    let reached = ("theirs", through(vec![jump("gate")]));
+    let intent = good_with(&yaml, &files(&yaml, &[&hosts[..], &[reached]].concat())).intent;
+    assert_eq!(
+        way(node(&intent, "n1")),
+        ["me@gate ~/.ssh/id_rsa", "b@theirs ~/.ssh/id_rsa"]
+    );
+}
+
+/// `Host *` often means the machine on the way, too.
+#[test]
+fn a_way_that_leads_back_ends_there() {
+    let yaml = format!("nodes: [{{address: n1, user: a}}]\n{REST}");
+    let every = SshHost {
+        jumps: vec![jump("gate")],
+        ..SshHost::default()
+    };
+    let hosts = [("n1", every.clone()), ("gate", every)];
+    let resolved = good_with(&yaml, &files(&yaml, &hosts));
+    assert_eq!(way(node(&resolved.intent, "n1")), ["me@gate ~/.ssh/id_rsa"]);
+    assert_snapshot!(resolved.warnings[0], @"`nodes[0].address` (line 1): `ProxyJump` of the SSH config leads back to a machine on the way, which is dialled directly");
+
+    let yaml = format!("nodes: [{{address: gate, user: a}}]\n{REST}");
+    let resolved = good_with(&yaml, &files(&yaml, &hosts[1..]));
+    assert_eq!(way(node(&resolved.intent, "gate")), Vec::<String>::new());
+    assert_eq!(resolved.warnings, vec![]);
+}
+
+#[test]
+fn what_cannot_be_used_is_a_warning() {
+    let yaml = format!("nodes: [{{address: n1, user: a}}]\n{REST}");
+    let host = SshHost {
+        proxy_command: Some("nc %h %p".to_owned()),
+        unusable: vec!["`IdentityFile %C` of the SSH config is not used: a reason".to_owned()],
+        ..identity("missing")
+    };
+    let resolved = good_with(&yaml, &files(&yaml, &[("n1", host)]));
+    let told: Vec<String> = resolved.warnings.iter().map(ToString::to_string).collect();
+    assert_snapshot!(told.join("\n"), @"
+    `nodes[0].address` (line 1): `IdentityFile %C` of the SSH config is not used: a reason
+    `nodes[0].address` (line 1): `IdentityFile` of the SSH config does not exist: a default key is used
+    `nodes[0].address` (line 1): `ProxyCommand` of the SSH config is not used: this node is dialled directly
+    ");
+    assert_eq!(
+        node(&resolved.intent, "n1").login.key_source,
+        "~/.ssh/id_rsa"
+    );
+}
+
+#[test]
+fn an_agent_of_the_ssh_config() {
+    let yaml = format!("nodes: [{{address: n1, user: a}}]\n{REST}");
+    let host = SshHost {
+        identities_only: true,
+        agent: Some(SshAgent::At("/run/theirs".to_owned())),
+        // The public half, as a person names it whose key only the agent has.
+        ..identity("key.pub")
+    };
+    let login = |yaml: &str, host: &SshHost| {
+        let intent = good_with(yaml, &files(yaml, &[("n1", host.clone())])).intent;
+        node(&intent, "n1").login.clone()
+    };
+    let own = Credential::Agent(Agent {
+        socket: "/run/theirs".into(),
+        named: Vec::new(),
+        only_named: true,
+    });
+    let got = login(&yaml, &host);
+    assert_eq!(
+        (got.credential, got.key_source.as_str()),
+        (own.clone(), SSH_AGENT)
+    );
+    // The config says that an agent is used, and the SSH config which.
+    let got = login(&format!("{yaml}ssh_agent_auth: true\n"), &host);
+    assert_eq!(got.credential, own);
+    // A key of the config wins, with and without an agent.
+    let got = login(&format!("{yaml}ssh_key_path: own\n"), &host);
+    assert_eq!(got.key_source, "own");
+}
+
+#[test]
+fn two_nodes_are_not_one_machine() {
+    let yaml = format!(
+        "nodes: [{{address: n1, user: a, role: [controlplane, etcd]}}, {{address: n2, user: a, role: [worker]}}]\n{REST}"
+    );
+    let host = SshHost {
+        host_name: Some("10.0.0.1".to_owned()),
+        ..SshHost::default()
+    };
+    let files = files(&yaml, &[("n1", host.clone()), ("n2", host)]);
+    let config = RkeConfig::parse(&yaml).expect("YAML");
+    let problems = Intent::from_config(&config, &files).expect_err("one machine");
+    assert_snapshot!(problems, @"the config is not valid: `nodes[1].address`: `HostName` of the SSH config leads to the same machine as `nodes[0]`");
+}
+
+/// For an object, which no SSH config is read for.
+#[test]
+fn a_portable_config_needs_no_ssh_config() {
+    let yaml = format!(
+        "nodes:
+  - {{address: n1, role: [controlplane, etcd]}}
+  - {{address: n2, role: [worker]}}
+{REST}"
+    );
+    let host = |name: &str, gate: &str| SshHost {
+        host_name: Some(name.to_owned()),
+        user: Some("deploy".to_owned()),
+        port: Some(2222),
+        jumps: vec![jump("outer"), jump(gate)],
+        ..SshHost::default()
+    };
+    let portable = |gates: [&str; 2]| {
+        let hosts = [
+            ("n1", host("10.0.0.1", gates[0])),
+            ("n2", host("10.0.0.2", gates[1])),
+        ];
+        let files = files(&yaml, &hosts);
+        let config = RkeConfig::parse(&yaml).expect("YAML");
+        let intent = Intent::from_config(&config, &files)
+            .expect("an intent")
+            .intent;
+        portable(&config, &intent, &files).map(|document| (document, intent))
+    };
+    let (document, intent) = portable(["gate", "gate"]).expect("a document");
+    let config = RkeConfig::from_json(&document).expect("a config");
+    let there = Intent::from_config(&config, &Files::new())
+        .expect("an intent")
+        .intent;
+    assert!(means_the_same(&intent, &there), "{document:#}");
+    assert_eq!(node(&there, "n2").endpoint.to_string(), "[10.0.0.2]:2222");
+    let problems = portable(["gate", "other"]).expect_err("two ways");
+    assert_snapshot!(problems, @"the config is not valid: `nodes`: the nodes are reached through different machines (`ProxyJump` of the SSH config), and a `Cluster` object has one way to all");
+}
