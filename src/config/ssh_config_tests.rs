@@ -99,7 +99,7 @@ fn what_the_config_names_wins() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said() {
+fn what_cannot_be_used_has_a_reason() {
     let host = parse(
         "hostname 2001:db8::1
 identityfile ~other/key
@@ -125,7 +125,7 @@ fn an_agent_is_a_socket_a_variable_or_none() {
 }
 
 #[test]
-fn a_command_is_kept_to_be_told_about() {
+fn a_command_is_kept_for_a_warning() {
     let host = parse("proxycommand nc %h %p");
     assert_eq!(host.proxy_command.as_deref(), Some("nc %h %p"));
     assert_eq!(host.jumps, []);

@@ -320,8 +320,8 @@ async fn an_authority_vouches_for_a_host() {
             Policy::Strict
         };
         let expected = if expected == UNKNOWN { TAKEN } else { expected };
-        let verdict = one.by(&lines, place, policy).await.unwrap();
-        assert_eq!(verdict, expected, "{lines:?} {place:?}");
+        let seen = one.by(&lines, place, policy).await.unwrap();
+        assert_eq!(seen, expected, "{lines:?} {place:?}");
     }
     // A clock is needed.
     let known = KnownHosts::from_text("known_hosts", &by_name, Policy::Strict);

@@ -88,7 +88,7 @@ async fn a_node_is_found_by_its_alias() {
             "IdentityFile": "~/.ssh/deploy",
             "Port": site.port.to_string(),
             "User": "rke",
-            "UserKnownHostsFile": site.context.path("keys"),
+            "UserKnownHostsFile": "[DIR]/keys",
         }),
         "{told}"
     );

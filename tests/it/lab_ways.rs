@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-use lab::{Node, Profile};
+use lab::{LabSpec, Node, Profile};
 use serde_json::{Value, json};
 
 use crate::real::{Run, Site, snapshot};
@@ -171,4 +171,122 @@ fn a_node_behind_two_bastions_with_an_agent_is_made_saved_and_removed() {
     let (last, first) = left.split_once('\n').expect("two files and no container");
     assert!(last.starts_with("before-removal_"), "{left}");
     assert_eq!(first, "s1", "snapshots stay");
+}
+
+/// The person's configuration: each node by an alias, with another port and user than the config's defaults, and the
+/// second and third behind the first.
+fn ssh_config(site: &Site, nodes: &[&Node]) -> String {
+    let host = |(number, node): (usize, &&Node)| {
+        let address = node.address();
+        let jump = if number == 0 {
+            ""
+        } else {
+            "  ProxyJump alias-0\n"
+        };
+        format!("Host alias-{number}\n  HostName {address}\n{jump}")
+    };
+    let hosts: Vec<String> = nodes.iter().enumerate().map(host).collect();
+    let (user, key) = (nodes[0].user(), site.lab.ssh_key().display());
+    let known = site.path("their_known_hosts");
+    format!(
+        "{}Host alias-*\n  User {user}\n  Port 2222\n  IdentityFile {key}\n  IdentitiesOnly yes\n  \
+         UserKnownHostsFile {}\n",
+        hosts.concat(),
+        known.display()
+    )
+}
+
+/// `ssh` in this folder reads that configuration.
+fn configured_ssh(site: &Site, config: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = site.path("bin");
+    fs::create_dir_all(&folder).expect("a folder");
+    let (file, ssh) = (site.path("ssh_config"), folder.join("ssh"));
+    fs::write(&file, config).expect("the configuration");
+    let script = format!(
+        "#!/bin/sh\nexec /usr/bin/ssh -F '{}' \"$@\"\n",
+        file.display()
+    );
+    fs::write(&ssh, script).expect("a script");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a program");
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}", folder.display())
+}
+
+#[test]
+fn nodes_that_only_an_ssh_config_names_are_made_and_removed() {
+    let names = ["n1", "n2", "n3"];
+    let spec = names
+        .into_iter()
+        .fold(LabSpec::own("ways-ssh"), |spec, name| {
+            spec.node(name, Profile::Plain)
+        });
+    let site = Site::of(&spec);
+    let nodes = names.map(|name| site.lab.node(name));
+    for node in &nodes {
+        node.sh("echo 'Port 22
+Port 2222' > /etc/ssh/sshd_config.d/ports.conf; systemctl restart ssh")
+            .expect("another port");
+    }
+    let path = configured_ssh(&site, &ssh_config(&site, &nodes));
+    let yaml = nodes[0].cluster_yml("lab").expect("a config");
+    let mut config: Value = serde_saphyr::from_str(&yaml).expect("YAML");
+    let entry = |number: usize, node: &Node| {
+        json!({
+            "address": format!("alias-{number}"),
+            "internal_address": node.address().to_string(),
+            "role": ["controlplane", "etcd", "worker"],
+        })
+    };
+    config["nodes"] = nodes
+        .iter()
+        .enumerate()
+        .map(|(number, node)| entry(number, node))
+        .collect();
+    if let Some(root) = config.as_object_mut() {
+        root.remove("ssh_key_path");
+    }
+    site.write_config("cluster.yml", &config.to_string());
+    let run = |args: &[&str]| {
+        let mut command = site.command(args);
+        command.env("PATH", &path);
+        let output = command.output().expect("the binary runs");
+        Run {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    };
+    run(&["up", "--yes", "--accept-new-host-keys"]).well();
+    let known = fs::read_to_string(site.path("their_known_hosts")).expect("recorded keys");
+    assert_eq!(known.lines().count(), 3, "{known}");
+    let again = run(&["up", "--yes"]).well();
+    assert!(
+        again.stderr.contains("is up to date, nothing to do"),
+        "{again:?}"
+    );
+    let told = run(&["doctor", "--no-write", "-o", "json"]).well();
+    let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    for (number, node) in nodes.iter().enumerate() {
+        let shown = &told["nodes"][number];
+        assert_eq!(shown["name"], format!("alias-{number}"), "{told}");
+        assert_eq!(
+            shown["sshConfig"]["HostName"],
+            node.address().to_string(),
+            "{told}"
+        );
+        let bastions = usize::from(number > 0);
+        assert_eq!(
+            shown["bastions"].as_array().map(Vec::len),
+            Some(bastions),
+            "{told}"
+        );
+    }
+    // The inventory knows the way without the SSH config.
+    fs::remove_file(site.path("cluster.yml")).expect("the config is gone");
+    run(&["remove", "--force", "--no-ssh-config"]).well();
+    for node in &nodes {
+        let left = node.sh("docker ps -aq").expect("the node");
+        assert_eq!(left.trim(), "", "no container is left");
+    }
 }
