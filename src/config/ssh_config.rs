@@ -124,7 +124,7 @@ pub struct SshPerson<'a> {
     /// `%u`.
     pub user: Option<&'a str>,
     /// A variable of the environment, for `${NAME}`.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    pub variable: &'a (dyn Fn(&str) -> Option<String> + Sync),
 }
 
 /// The lines of an output of `ssh -G`, by keyword in lower case.
@@ -311,7 +311,10 @@ fn jump(text: &str) -> Option<SshJump> {
         None => (None, text),
     };
     let (address, port) = match place.split_once(':') {
-        Some((address, port)) => (address, Some(port.parse().ok().filter(|port| *port > 0)?)),
+        Some((address, port)) => (
+            address,
+            Some(port.parse::<u16>().ok().filter(|port| *port > 0)?),
+        ),
         None => (place, None),
     };
     // In brackets, for a port; IPv6 is not supported.

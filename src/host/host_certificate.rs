@@ -99,4 +99,4 @@ fn time(seconds: u64) -> Timestamp {
 
 #[cfg(test)]
 #[path = "host_certificate_tests.rs"]
-mod tests;
+pub(super) mod tests;

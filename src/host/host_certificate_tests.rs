@@ -20,7 +20,7 @@ fn keygen(folder: &Path, args: &[&str]) {
 }
 
 /// An authority `ca`, of this kind, and a key of a host, `host`.
-pub(in super::super) fn folder(kind: &str) -> TempDir {
+pub(in crate::host) fn folder(kind: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     keygen(folder.path(), &["-t", kind, "-N", "", "-f", "ca"]);
     keygen(folder.path(), &["-t", "ed25519", "-N", "", "-f", "host"]);
@@ -28,7 +28,7 @@ pub(in super::super) fn folder(kind: &str) -> TempDir {
 }
 
 /// The certificate of `host` that `ca` signs with these options.
-pub(in super::super) fn signed(folder: &Path, options: &[&str]) -> Certificate {
+pub(in crate::host) fn signed(folder: &Path, options: &[&str]) -> Certificate {
     let first = ["-s", "ca", "-I", "a key id"];
     keygen(folder, &[&first[..], options, &["host.pub"]].concat());
     let text = std::fs::read_to_string(folder.join("host-cert.pub")).expect("a certificate");

@@ -371,28 +371,26 @@ impl KnownHosts {
             });
         }
         let lacking = flawed.or_else(|| authority.map(uncertified));
-        let accepted = match (&self.policy, lacking) {
-            (Policy::Strict, Some(why)) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    format!(
-                        "{why}; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key \
-                         to the known hosts"
-                    ),
-                ));
+        let warn = |why: Option<String>| {
+            if let Some(why) = why {
+                tracing::warn!("{endpoint}: {why}; its own key counts");
             }
-            (Policy::Strict, None) => false,
-            (policy, why) => {
-                if let Some(why) = why {
-                    tracing::warn!("{endpoint}: {why}; its own key counts");
+        };
+        let accepted = match &self.policy {
+            Policy::Strict => {
+                if let Some(why) = lacking {
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, cure(&why)));
                 }
-                match policy {
-                    Policy::Ask(ask) => {
-                        let shown = fingerprint(text).ok_or_else(unreadable)?;
-                        ask(endpoint.clone(), key.0.clone(), shown).await
-                    }
-                    Policy::AcceptNew | Policy::Strict => true,
-                }
+                false
+            }
+            Policy::AcceptNew => {
+                warn(lacking);
+                true
+            }
+            Policy::Ask(ask) => {
+                warn(lacking);
+                let shown = fingerprint(text).ok_or_else(unreadable)?;
+                ask(endpoint.clone(), key.0.clone(), shown).await
             }
         };
         if accepted {
@@ -442,6 +440,12 @@ impl KnownHosts {
             .push(&line);
         Ok(())
     }
+}
+
+fn cure(why: &str) -> String {
+    format!(
+        "{why}; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key to the known hosts"
+    )
 }
 
 /// Of a host that shows no certificate which counts, and whose own key is not on record.

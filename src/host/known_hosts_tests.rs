@@ -445,9 +445,10 @@ async fn a_person_is_asked_once() {
     }));
     let known = KnownHosts::from_text("known_hosts", "", policy);
     let endpoint = at("nobody", 22);
+    let key = ED.into();
     let both = tokio::join!(
-        known.verify(&endpoint, &ED.into(), &[]),
-        known.verify(&endpoint, &ED.into(), &[])
+        known.verify(&endpoint, &key, &[]),
+        known.verify(&endpoint, &key, &[])
     );
     assert_eq!(both.0.unwrap(), TAKEN);
     assert_eq!(both.1.unwrap(), HostKeyVerdict::Trusted);

@@ -134,7 +134,7 @@ fn used(at: &Cursor<'_>, ssh: &SshHost, proof: &Proof) -> BTreeMap<&'static str,
     let port = ssh.port.map(|port| port.to_string());
     say("Port", port.filter(|_| unwritten("port")));
     for (keyword, value) in &proof.ssh_config {
-        say(keyword, Some(value.clone()));
+        say(*keyword, Some(value.clone()));
     }
     say("HostKeyAlias", ssh.host_key_alias.clone());
     let files = |files: &Option<Vec<String>>| {
