@@ -13,7 +13,7 @@ use std::{
 
 use clap::{
     ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum,
-    builder::{OsStringValueParser, TypedValueParser as _},
+    builder::{FalseyValueParser, OsStringValueParser, TypedValueParser as _},
 };
 
 use ipnet::IpNet;
@@ -57,8 +57,8 @@ pub struct Global {
     /// Log in to all nodes with the keys of the SSH agent, like `ssh_agent_auth: true` in the config
     #[arg(long, global = true)]
     pub ssh_agent_auth: bool,
-    /// Ignore `~/.ssh/config` (also: set `RKE_OPERATOR_NO_SSH_CONFIG`)
-    #[arg(long, global = true)]
+    /// Ignore `~/.ssh/config`
+    #[arg(long, global = true, env = "RKE_OPERATOR_NO_SSH_CONFIG", value_parser = FalseyValueParser::new())]
     pub no_ssh_config: bool,
     /// Hide the progress line (default when output is not a terminal)
     #[arg(long, global = true)]

@@ -135,6 +135,8 @@ async fn read(
         match read {
             Ok(resolved) => break resolved,
             Err(problems) if !session.passphrases.ask(&session.prompt).await? => {
+                // What is missing may be in there.
+                show(Warnings::Shown, file, &text, &unread, session);
                 return Err(not_valid(&shown(file), &text, problems, paint));
             }
             Err(_) => {}

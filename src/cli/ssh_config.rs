@@ -34,8 +34,6 @@ const ONE: Duration = Duration::from_secs(5);
 const ALL: Duration = Duration::from_secs(30);
 /// Ways that are longer are a mistake.
 const LONGEST_WAY: usize = 8;
-/// The variable that switches it off.
-const SWITCH: &str = "RKE_OPERATOR_NO_SSH_CONFIG";
 
 /// Whether the SSH config counts, and where host keys are on record by it.
 #[derive(Debug, Default)]
@@ -45,11 +43,10 @@ pub struct SshSettings {
 }
 
 impl SshSettings {
-    /// `is_off`: as a flag says (`--no-ssh-config`); the variable counts as well.
+    /// `is_off`: as `--no-ssh-config` says.
     pub fn new(is_off: bool) -> Self {
-        let switch = env::var_os(SWITCH).filter(|value| !value.is_empty());
         Self {
-            is_off: is_off || switch.is_some(),
+            is_off,
             lookups: Mutex::default(),
         }
     }

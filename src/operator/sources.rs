@@ -557,7 +557,8 @@ mod tests {
             let known = KnownKeys::inline(Some(&format!("a {ONE}\n")), unknown)
                 .known_hosts(&Clock::new(|| jiff::Timestamp::UNIX_EPOCH));
             let answer = async |address: &str, key: &str, before: &[String]| {
-                known.verify(&at(address), key, before).await.unwrap()
+                let key = key.into();
+                known.verify(&at(address), &key, before).await.unwrap()
             };
             assert_eq!(answer("a", ONE, &[]).await, HostKeyVerdict::Trusted);
             let changed = |answer| matches!(answer, HostKeyVerdict::Changed { .. });

@@ -249,7 +249,9 @@ Port 2222' > /etc/ssh/sshd_config.d/ports.conf; systemctl restart ssh")
     site.write_config("cluster.yml", &config.to_string());
     let run = |args: &[&str]| {
         let mut command = site.command(args);
-        command.env("PATH", &path);
+        command
+            .env("PATH", &path)
+            .env_remove("RKE_OPERATOR_NO_SSH_CONFIG");
         let output = command.output().expect("the binary runs");
         Run {
             status: output.status.code().unwrap_or(-1),

@@ -264,7 +264,7 @@ fn two_nodes_are_not_one_machine() {
     let files = files(&yaml, &[("n1", host.clone()), ("n2", host)]);
     let config = RkeConfig::parse(&yaml).expect("YAML");
     let problems = Intent::from_config(&config, &files).expect_err("one machine");
-    assert_snapshot!(problems, @"the config is not valid: `nodes[1].address`: `HostName` of the SSH config leads to the same machine as `nodes[0]`");
+    assert_snapshot!(problems, @"the config is not valid: `nodes[1].address` (line 1): `HostName` of the SSH config leads to the same machine as `nodes[0]`");
 }
 
 /// For an object, which no SSH config is read for.

@@ -152,6 +152,8 @@ impl Site {
             .current_dir(self.folder())
             .env("HOME", self.path("home"))
             .env_remove("RKE_CONFIG")
+            // That of whoever runs the tests is none of theirs.
+            .env("RKE_OPERATOR_NO_SSH_CONFIG", "1")
             .stdin(Stdio::null());
         command
     }
