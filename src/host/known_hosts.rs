@@ -191,13 +191,11 @@ impl KnownHosts {
         for file in files {
             let is_it = |source: &Source| source.file.as_ref() == Some(file);
             let known = self.sources.iter().position(is_it);
-            places.push(match known {
-                Some(place) => place,
-                None => {
-                    self.sources.push(Source::read(file)?);
-                    self.sources.len() - 1
-                }
-            });
+            let place = known.unwrap_or(self.sources.len());
+            if known.is_none() {
+                self.sources.push(Source::read(file)?);
+            }
+            places.push(place);
         }
         Ok(places)
     }
@@ -370,7 +368,7 @@ impl KnownHosts {
                 }
             });
         }
-        let lacking = flawed.or_else(|| authority.map(uncertified));
+        let lacking = flawed.or_else(|| authority.as_deref().map(uncertified));
         let warn = |why: Option<String>| {
             if let Some(why) = why {
                 tracing::warn!("{endpoint}: {why}; its own key counts");
@@ -449,7 +447,7 @@ fn cure(why: &str) -> String {
 }
 
 /// Of a host that shows no certificate which counts, and whose own key is not on record.
-fn uncertified(place: String) -> String {
+fn uncertified(place: &str) -> String {
     format!(
         "it is on record only through `@cert-authority` in {place}, and it shows no certificate of that authority"
     )

@@ -1,6 +1,6 @@
 //! Every rule, and each against `ssh-keygen -F` where there is one.
 
-use std::{collections::BTreeSet, process::Command, sync::Arc};
+use std::{collections::BTreeSet, process::Command, slice, sync::Arc};
 
 use super::*;
 
@@ -339,9 +339,13 @@ async fn a_certificate_that_is_refused_says_why() {
     let one = Signed::new(&EXPIRED);
     let authority = format!("@cert-authority *.example {}", one.authority);
     let place = ("n1.example", 22);
-    let refused = one.by(&[authority.clone()], place, Policy::Strict).await;
+    let refused = one
+        .by(slice::from_ref(&authority), place, Policy::Strict)
+        .await;
     insta::assert_snapshot!(refused.unwrap_err(), @"its certificate `a key id`, of the authority in known_hosts line 1, is refused: it expired on 2026-11-30T00:00:00Z; let the authority sign its key (`ssh-keygen -s CA -h -n NAME KEY`), or add its own key to the known hosts");
-    let taken = one.by(&[authority.clone()], place, Policy::AcceptNew).await;
+    let taken = one
+        .by(slice::from_ref(&authority), place, Policy::AcceptNew)
+        .await;
     assert_eq!(taken.unwrap(), TAKEN);
     let on_record = [authority, format!("n1.example {}", one.key)];
     let trusted = one.by(&on_record, place, Policy::Strict).await;

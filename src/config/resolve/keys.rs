@@ -41,8 +41,11 @@ pub(super) struct Keys<'a> {
     /// Asked for once; none, where none may be used.
     agent: Option<Result<PathBuf, Refused>>,
     /// The machines that `ProxyJump` names.
-    ways: Vec<(Vec<SshJump>, Result<Vec<Bastion>, Refused>)>,
+    ways: Vec<(Vec<SshJump>, Way)>,
 }
+
+/// The machines on the way to a node, the one that is dialled from here first.
+pub(super) type Way = Result<Vec<Bastion>, Refused>;
 
 impl<'a> Keys<'a> {
     pub(super) fn new(sources: &'a dyn Sources, root: &Cursor<'a>) -> Self {
@@ -68,14 +71,14 @@ impl<'a> Keys<'a> {
     }
 
     /// What a `ProxyJump` was found to name.
-    pub(super) fn known_way(&self, jumps: &[SshJump]) -> Option<Result<Vec<Bastion>, Refused>> {
+    pub(super) fn known_way(&self, jumps: &[SshJump]) -> Option<Way> {
         let mut ways = self.ways.iter();
         ways.find(|(known, _)| known == jumps)
             .map(|(_, way)| way.clone())
     }
 
     /// Keeps it: many nodes have the same.
-    pub(super) fn learn_way(&mut self, jumps: &[SshJump], way: Result<Vec<Bastion>, Refused>) {
+    pub(super) fn learn_way(&mut self, jumps: &[SshJump], way: Way) {
         self.ways.push((jumps.to_vec(), way));
     }
 
@@ -123,7 +126,7 @@ impl<'a> Keys<'a> {
             return agent;
         }
         if let Some(proof) = self.of_ssh_config(&node.get("address"), ssh, found) {
-            return proof;
+            return proof.ok();
         }
         self.of_key(&nothing, None, found)
     }
@@ -230,7 +233,7 @@ impl<'a> Keys<'a> {
         at: &Cursor<'_>,
         ssh: &SshHost,
         found: &mut Found,
-    ) -> Option<Option<Proof>> {
+    ) -> Option<Result<Proof, Refused>> {
         let own = match &ssh.agent {
             Some(SshAgent::At(socket)) => Some(PathBuf::from(socket)),
             Some(SshAgent::None) | None => None,
@@ -251,7 +254,7 @@ impl<'a> Keys<'a> {
             .iter()
             .find(|key| matches!(kind(&key.pem), Kind::Usable));
         if let Some(key) = usable {
-            return Some(Some(self.with_ssh_certificate(key.clone(), ssh)));
+            return Some(Ok(self.with_ssh_certificate(key.clone(), ssh)));
         }
         let socket = match (&ssh.agent, own) {
             (Some(SshAgent::None), _) => None,
@@ -273,12 +276,13 @@ impl<'a> Keys<'a> {
             if !files.is_empty() {
                 proof.ssh_config.push(("IdentityFile", files.join(" ")));
             }
-            return Some(Some(proof));
+            return Some(Ok(proof));
         }
         let encrypted = keys.into_iter().find(|key| has_passphrase(&key.pem));
         if let Some(key) = encrypted {
             let key = self.of_file(key, at, found);
-            return Some(key.map(|key| self.with_ssh_certificate(key, ssh)));
+            let proof = key.map(|key| self.with_ssh_certificate(key, ssh));
+            return Some(proof.ok_or(Refused));
         }
         if !files.is_empty() {
             let what = if missing.len() == files.len() {
@@ -329,7 +333,7 @@ impl<'a> Keys<'a> {
         } else {
             let address = machine.get("address");
             if let Some(proof) = ssh.and_then(|ssh| self.of_ssh_config(&address, ssh, found)) {
-                return proof;
+                return proof.ok();
             }
             match self.default(&common, found)? {
                 DefaultKey::Key(key) => Some(key),
