@@ -525,7 +525,8 @@ async fn a_key_that_a_person_accepts_is_asked_about_once() {
         let ask: Ask = Box::new(move |_, _, _| async move { answer }.boxed());
         KnownHosts::from_files(&files, Policy::Ask(ask)).unwrap()
     };
-    let verify = async |known: KnownHosts| known.verify(&at("n", 22), ED, &[]).await.unwrap();
+    let verify =
+        async |known: KnownHosts| known.verify(&at("n", 22), &ED.into(), &[]).await.unwrap();
     assert_eq!(verify(load(false)).await, UNKNOWN);
     assert!(!files[0].exists(), "refused, and recorded");
     assert_eq!(verify(load(true)).await, TAKEN);

@@ -88,6 +88,7 @@ fn finding(examined: &Examined<'_>, found: &Unanswered, from: &[&NodeName]) -> O
                 "{nodes} {who} {verb} reach UDP port {port} ({what}) of node `{to}` at {address}: {why}"
             ),
             hints,
+            down: None,
         });
     }
     hints.push(

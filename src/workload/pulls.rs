@@ -109,7 +109,7 @@ mod tests {
         // Its image is there, and another's event says nothing of it.
         assert_eq!(named(json!({"cni": running, "flanneld": running})), None);
         assert_eq!(named(json!({"dns": creating})), None);
-        // What fails is told with its own message.
+        // What fails is shown with its own message.
         assert_eq!(named(json!({"cni": backing_off})), None);
     }
 }

@@ -513,6 +513,7 @@ mod examples {
 
     fn silent() -> BTreeMap<NodeName, Unreachable> {
         let silent = Unreachable {
+            alike: None,
             class: ErrorClass::Host,
             why: "cannot reach node `n2` (192.0.2.2): connection refused".to_owned(),
             hints: vec!["is sshd running on it?".to_owned()],
