@@ -20,7 +20,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{KubernetesVersion, Registries, image_version};
+use crate::model::{
+    DOCKER_HUB, KubernetesVersion, Registries, image_version, is_docker_hub, is_registry,
+};
 
 const BUILTIN: &str = include_str!("catalog.yaml");
 
@@ -58,6 +60,20 @@ pub struct Images {
     pub runtime: String,
     /// Has helm, which renders those charts.
     pub klipper_helm: String,
+}
+
+/// The images that the charts of a release name, where the catalogue has them. The charts themselves decide: these are for
+/// lists and bundles of images.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChartImages {
+    /// calico's part of canal.
+    pub calico: Option<String>,
+    /// The ingress controller.
+    pub nginx: Option<String>,
+    /// The hooks of the ingress controller's chart.
+    pub webhook_certgen: Option<String>,
+    /// The other ingress controller.
+    pub traefik: Option<String>,
 }
 
 impl Images {
@@ -153,6 +169,10 @@ struct Row {
     pause: String,
     runtime: String,
     helm: String,
+    calico: Option<String>,
+    nginx_ingress_controller: Option<String>,
+    kube_webhook_certgen: Option<String>,
+    traefik: Option<String>,
 }
 
 /// The image that has etcdutl for the members of an image: of the same minor release, and as old as theirs at most. Those
@@ -174,6 +194,25 @@ pub fn tagged(image: &str) -> String {
         image.to_owned()
     } else {
         format!("{image}:latest")
+    }
+}
+
+/// The reference as Docker lists it: `docker.io/library/nginx` is `nginx:latest`.
+pub fn familiar(image: &str) -> String {
+    let name = match image.split_once('/') {
+        Some((host, rest)) if is_docker_hub(host) => rest,
+        Some(_) | None => image,
+    };
+    tagged(name.strip_prefix("library/").unwrap_or(name))
+}
+
+/// The reference as containerd lists it: `nginx` is `docker.io/library/nginx:latest`.
+pub fn canonical(image: &str) -> String {
+    let familiar = familiar(image);
+    match familiar.split_once('/') {
+        Some((host, _)) if is_registry(host) => familiar,
+        Some(_) => format!("{DOCKER_HUB}/{familiar}"),
+        None => format!("{DOCKER_HUB}/library/{familiar}"),
     }
 }
 
@@ -226,6 +265,10 @@ impl Catalogue {
             pause,
             runtime,
             helm,
+            calico: _,
+            nginx_ingress_controller: _,
+            kube_webhook_certgen: _,
+            traefik: _,
         } = self.releases.get(&version)?.clone();
         Some(Images {
             kubernetes,
@@ -239,6 +282,17 @@ impl Catalogue {
             nginx: self.nginx.clone(),
             runtime,
             klipper_helm: helm,
+        })
+    }
+
+    /// The images that the charts of a release name; `None` when the release is not in the catalogue.
+    pub fn chart_images(&self, version: KubernetesVersion) -> Option<ChartImages> {
+        let row = self.releases.get(&version)?;
+        Some(ChartImages {
+            calico: row.calico.clone(),
+            nginx: row.nginx_ingress_controller.clone(),
+            webhook_certgen: row.kube_webhook_certgen.clone(),
+            traefik: row.traefik.clone(),
         })
     }
 
@@ -341,6 +395,44 @@ mod tests {
         ] {
             let error = Catalogue::parse(yaml).expect_err(yaml);
             assert_eq!(error.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn docker_and_containerd_list_an_image_under_two_names() {
+        for (given, familiar_name, canonical_name) in [
+            ("nginx", "nginx:latest", "docker.io/library/nginx:latest"),
+            (
+                "docker.io/library/nginx:1",
+                "nginx:1",
+                "docker.io/library/nginx:1",
+            ),
+            ("index.docker.io/a/b:1", "a/b:1", "docker.io/a/b:1"),
+            (
+                "rancher/pause:3.6",
+                "rancher/pause:3.6",
+                "docker.io/rancher/pause:3.6",
+            ),
+            (
+                "reg.example:5000/a:1",
+                "reg.example:5000/a:1",
+                "reg.example:5000/a:1",
+            ),
+            ("localhost/a", "localhost/a:latest", "localhost/a:latest"),
+        ] {
+            assert_eq!(familiar(given), familiar_name);
+            assert_eq!(canonical(given), canonical_name);
+        }
+    }
+
+    /// The defaults of RKE, canal and nginx, are in bundles of every release.
+    #[test]
+    fn every_release_has_the_images_of_the_default_charts() {
+        let catalogue = Catalogue::builtin().expect("the catalogue");
+        for version in catalogue.versions() {
+            let images = catalogue.chart_images(version).expect("a row");
+            let all = [images.calico, images.nginx, images.webhook_certgen];
+            assert!(all.iter().all(Option::is_some), "{version}: {all:?}");
         }
     }
 

@@ -50,6 +50,15 @@ fn names(release: &str) -> Result<BTreeMap<String, String>, LabError> {
     row.remove("release");
     // Asked for by `dns.nodelocal` alone; the lab has no such cluster.
     row.remove("dns-node-cache");
+    // Named by charts; the lab's charts name the lab's own.
+    for chart in [
+        "calico",
+        "nginx-ingress-controller",
+        "kube-webhook-certgen",
+        "traefik",
+    ] {
+        row.remove(chart);
+    }
     Ok(row)
 }
 
