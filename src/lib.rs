@@ -16,6 +16,7 @@
 
 pub mod api;
 pub mod apply;
+pub mod bundle;
 pub mod catalog;
 pub mod cli;
 pub mod config;
