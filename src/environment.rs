@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::{
     api::LastSnapshot,
     apply::remote::Remote,
+    bundle::Bundle,
     config::Credential,
     desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
     host::HostKeys,
@@ -73,6 +74,8 @@ pub struct Environment {
     pub home: Option<HomeCluster>,
     /// Certificates that a person made (command line only).
     pub given: Option<Arc<GivenFiles>>,
+    /// The images that nodes are given, in place of those that they would pull (command line only).
+    pub bundle: Option<Arc<Bundle>>,
     /// Who this is to another run that waits for this one. Of two runs with the same name the
     /// second is taken for the first, started again.
     pub identity: String,

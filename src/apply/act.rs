@@ -104,6 +104,14 @@ impl Executor<'_> {
                 let login = self.context.desired()?.registries.login(image);
                 node::pull(host, image, login, reporter, stop).await
             }
+            HostAction::LoadImage { image, .. } => {
+                node::load(host, self.context.bundle()?, image, reporter, stop).await
+            }
+            HostAction::ImportImage { image, .. } => {
+                let id = self.context.saved.map(|saved| &saved.cluster_id);
+                let (facts, bundle) = (self.facts(host)?, self.context.bundle()?);
+                Box::pin(node::import(host, id, facts, bundle, image, reporter, stop)).await
+            }
             HostAction::TryFlags { specs } => {
                 node::try_flags(host, specs, self.context.id()?).await
             }

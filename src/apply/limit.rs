@@ -106,6 +106,8 @@ fn on_host(action: &HostAction) -> Duration {
         HostAction::Reboot { .. } => REBOOT_PATIENCE + 3 * MINUTE,
         // Ends every pod, each with its grace period.
         HostAction::CleanHost { .. } => 10 * MINUTE,
+        // Hundreds of megabytes over the connection from where this runs; one that is dead is noticed before.
+        HostAction::LoadImage { .. } | HostAction::ImportImage { .. } => 60 * MINUTE,
         // Hundreds of megabytes over a slow network, or gigabytes to a slow disk.
         HostAction::PullImage { .. } | HostAction::RestoreEtcd { .. } => 30 * MINUTE,
     }

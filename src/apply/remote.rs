@@ -7,31 +7,35 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use futures::{
-    FutureExt,
+    FutureExt, StreamExt,
     future::{BoxFuture, join_all},
+    stream,
 };
 use kube::Client;
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     cluster,
-    executor::{Executor, bug},
+    executor::{Executor, bug, opened},
+    node,
     shared::Shared,
     step::{Done, Reporter, StepError},
     stop::Stop,
     watch::{Kept, RemoteWatch, Watched},
 };
 use crate::{
+    bundle::Bundle,
     desired::{Desired, pki::EngineClients},
     environment::Environment,
-    error::with_causes,
+    error::{ErrorClass, Obstacle, with_causes},
     etcd::{
         self,
         defrag::{DefragError, Defragmentation, Defragmented, Shrunk},
     },
     facts::{
-        Actual, KeptFacts, NodeFact,
+        Actual, KeptFacts, NodeFact, Unreachable,
         measured::{MeasureRequest, Measured},
     },
     host::{
@@ -45,6 +49,9 @@ use crate::{
     survey,
     workload::{Apis, Kinds},
 };
+
+/// How many nodes are asked at once.
+const WIDTH: usize = 32;
 
 /// Where nodes are met.
 pub trait Remote: Send + Sync {
@@ -113,6 +120,23 @@ pub trait RemoteSession: Send + Sync {
         &'a self,
         requests: &'a BTreeMap<NodeName, MeasureRequest>,
     ) -> BoxFuture<'a, BTreeMap<NodeName, Measured>>;
+
+    /// The images that each node's containerd has for pods, as it names them, or why it does not tell. Asked as root through
+    /// a helper container: a survey does not do so.
+    fn pod_images<'a>(
+        &'a self,
+        nodes: &'a BTreeSet<NodeName>,
+        id: Option<&'a ClusterId>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Result<BTreeSet<String>, Unreachable>>>;
+
+    /// Hands an image of a node to `take`, as `docker save` writes it; one that Docker does not have and containerd has, in a
+    /// separate archive.
+    fn export<'a>(
+        &'a self,
+        of: (&'a NodeName, Option<&'a ClusterId>),
+        image: &'a str,
+        take: mpsc::Sender<Bytes>,
+    ) -> BoxFuture<'a, Result<(), StepError>>;
 
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
@@ -197,6 +221,12 @@ impl<'a> Context<'a> {
     pub fn engines(&self) -> Result<&'a EngineClients, StepError> {
         self.engine
             .ok_or_else(|| bug("this step needs the engine's certificates"))
+    }
+
+    /// The images that are loaded.
+    pub fn bundle(&self) -> Result<&'a Bundle, StepError> {
+        let bundle = self.environment.bundle.as_deref();
+        bundle.ok_or_else(|| bug("this step needs a bundle of images"))
     }
 
     /// Whose steps these are.
@@ -346,6 +376,45 @@ impl RemoteSession for Open {
         requests: &'a BTreeMap<NodeName, MeasureRequest>,
     ) -> BoxFuture<'a, BTreeMap<NodeName, Measured>> {
         survey::measure::measure(&self.hosts, requests).boxed()
+    }
+
+    fn pod_images<'a>(
+        &'a self,
+        nodes: &'a BTreeSet<NodeName>,
+        id: Option<&'a ClusterId>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Result<BTreeSet<String>, Unreachable>>> {
+        let each = nodes.iter().map(move |name| async move {
+            let listed = async {
+                let host = opened(&self.hosts, name).await?;
+                node::pod_images(&host, id).await
+            };
+            let listed = listed.await.map_err(|error| match error {
+                StepError::Failed(error) => Unreachable::of(&*error),
+                StepError::Guard(_) | StepError::Stopped => Unreachable {
+                    alike: None,
+                    obstacle: Obstacle::Other,
+                    class: ErrorClass::Host,
+                    why: format!("node `{name}` was not asked"),
+                    hints: Vec::new(),
+                },
+            });
+            (name.clone(), listed)
+        });
+        let each: Vec<_> = each.collect();
+        stream::iter(each).buffer_unordered(WIDTH).collect().boxed()
+    }
+
+    fn export<'a>(
+        &'a self,
+        (node, id): (&'a NodeName, Option<&'a ClusterId>),
+        image: &'a str,
+        take: mpsc::Sender<Bytes>,
+    ) -> BoxFuture<'a, Result<(), StepError>> {
+        async move {
+            let host = opened(&self.hosts, node).await?;
+            node::export(&host, id, image, &take).await
+        }
+        .boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

@@ -15,12 +15,11 @@ use clap::{
     ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum,
     builder::{FalseyValueParser, OsStringValueParser, TypedValueParser as _},
 };
-
 use ipnet::IpNet;
 
 use crate::{
     etcd::snapshot::SnapshotName,
-    model::{ClusterId, Component, NodeName, path},
+    model::{ClusterId, Component, ImagePlatform, NodeName, path},
     snapshots::record::Cause,
 };
 
@@ -102,6 +101,9 @@ pub enum Command {
     /// Manage single nodes
     #[command(subcommand)]
     Node(Node),
+    /// List the images that a cluster needs, save them to a file, and load them onto its nodes without a registry
+    #[command(subcommand)]
+    Images(Images),
     /// Remove the cluster and restore its nodes to their previous state
     Remove(Remove),
     /// Print the rke-operator version, and the cluster's version if a kubeconfig is found
@@ -155,6 +157,8 @@ impl Command {
             Self::Encrypt(Encrypt::RotateKey(args)) => args.output,
             Self::Node(Node::Reboot(args)) => args.output,
             Self::Node(Node::Reset(args)) => args.output,
+            Self::Images(Images::List(args)) => args.output,
+            Self::Images(Images::Load(args)) => args.output,
             Self::Remove(args) => args.output,
             Self::Version(args) => args.output,
             Self::Config(_)
@@ -163,6 +167,7 @@ impl Command {
             | Self::Util(_)
             | Self::Cert(Cert::GenerateCsr(_))
             | Self::Node(Node::Drain(_) | Node::Uncordon(_))
+            | Self::Images(Images::Save(_))
             | Self::Crd
             | Self::Completion(_)
             | Self::Man(_)
@@ -289,6 +294,10 @@ pub struct Up {
     /// Retry the changes that failed on a node and were rolled back there
     #[arg(long)]
     pub retry: bool,
+    /// Load images from this file, which `images save` or `docker save` wrote, onto nodes that lack them, instead of
+    /// having the nodes pull them
+    #[arg(long, value_name = "BUNDLE")]
+    pub image_bundle: Option<PathBuf>,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
@@ -325,6 +334,9 @@ pub struct Plan {
     /// Plan as `up --retry` would
     #[arg(long)]
     pub retry: bool,
+    /// Plan as `up --image-bundle` would
+    #[arg(long, value_name = "BUNDLE", conflicts_with = "remove")]
+    pub image_bundle: Option<PathBuf>,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
@@ -917,6 +929,95 @@ pub struct RotateKey {
     /// Print progress as lines on stderr, or as one JSON object per line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
+}
+
+/// `images`.
+#[derive(Debug, Subcommand)]
+pub enum Images {
+    /// List the images that the config needs, one a line (contacts no node)
+    List(ImagesList),
+    /// Save the images that the config needs to a file, from their registries or from a node (to continue after an
+    /// interruption, run the same command again)
+    Save(ImagesSave),
+    /// Load the images of a file onto the nodes, over SSH: each node gets what it lacks, and nothing else is changed
+    Load(ImagesLoad),
+}
+
+/// The config whose images are meant.
+#[derive(Args, Clone, Debug)]
+pub struct ConfigOfImages {
+    /// Config file of the cluster
+    #[arg(
+        long,
+        visible_alias = "for",
+        env = "RKE_CONFIG",
+        default_value = CONFIG_FILE,
+        value_name = "FILE",
+        value_parser = OsStringValueParser::new().map(config_file)
+    )]
+    pub config: PathBuf,
+}
+
+/// `images list`.
+#[derive(Args, Debug)]
+pub struct ImagesList {
+    /// The config.
+    #[command(flatten)]
+    pub config: ConfigOfImages,
+    /// Print names, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `images save`.
+#[derive(Args, Debug)]
+pub struct ImagesSave {
+    /// The config.
+    #[command(flatten)]
+    pub config: ConfigOfImages,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// File to write, as of `docker save`; `docker load` reads it, too
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Take the images from nodes of the config instead of from their registries: each from the first that has it
+    /// (repeatable, or names separated by commas)
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
+    pub from_node: Vec<NodeName>,
+    /// Platform of the nodes, `linux/amd64` or `linux/arm64` [default: `linux/amd64`; with `--from-node`: the node's]
+    #[arg(long, value_name = "PLATFORM", value_parser = platform)]
+    pub platform: Option<ImagePlatform>,
+    /// Also save this image, for your own pods (repeatable, or names separated by commas)
+    #[arg(long, value_name = "IMAGE", value_delimiter = ',')]
+    pub image: Vec<String>,
+}
+
+/// `images load`.
+#[derive(Args, Debug)]
+pub struct ImagesLoad {
+    /// File that `images save` or `docker save` wrote
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// The config.
+    #[command(flatten)]
+    pub config: ConfigOfImages,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Print progress as lines on stderr, or as one JSON object per line on stdout
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `linux/arm64`.
+fn platform(text: &str) -> Result<ImagePlatform, String> {
+    let architecture = match text {
+        "linux/amd64" | "amd64" => "amd64",
+        "linux/arm64" | "arm64" => "arm64",
+        _ => return Err("expected linux/amd64 or linux/arm64".to_owned()),
+    };
+    Ok(ImagePlatform::of_node(architecture))
 }
 
 /// `cert generate-csr`.

@@ -4,9 +4,9 @@
 use std::{io, sync::Arc};
 
 use super::{
-    args::{Cert, Cli, Command, Encrypt, Etcd, Kubeconfig, Node, Output, Util},
-    cert, cert_rotate, completion, config, crd, custom_certs, defrag, describe, doctor, init,
-    kubeconfig, man, members, node,
+    args::{Cert, Cli, Command, Encrypt, Etcd, Images, Kubeconfig, Node, Output, Util},
+    cert, cert_rotate, completion, config, crd, custom_certs, defrag, describe, doctor, images,
+    init, kubeconfig, man, members, node,
     output::{
         Screen,
         json::{self, Ended},
@@ -127,6 +127,7 @@ async fn command(command: &Command, session: &Session) -> Result<Finished, CliEr
             Box::pin(rotate_key::rotate(args, session)).await?.into()
         }
         Command::Node(of_node) => node(of_node, session).await?,
+        Command::Images(of_images) => images(of_images, session).await?,
         Command::Version(args) => Box::pin(version::version(args, session)).await?.into(),
         Command::Crd => crd::crd()?.into(),
         Command::Completion(args) => completion::completion(args)?.into(),
@@ -157,6 +158,14 @@ async fn node(command: &Node, session: &Session) -> Result<Finished, CliError> {
         Node::Drain(args) => Box::pin(node::drain(args, session)).await?.into(),
         Node::Uncordon(args) => Box::pin(node::uncordon(args, session)).await?.into(),
         Node::Reset(args) => Box::pin(node::reset(args, session)).await?.into(),
+    })
+}
+
+async fn images(command: &Images, session: &Session) -> Result<Finished, CliError> {
+    Ok(match command {
+        Images::List(args) => Box::pin(images::list(args, session)).await?.into(),
+        Images::Save(args) => Box::pin(images::save(args, session)).await?.into(),
+        Images::Load(args) => Box::pin(images::load(args, session)).await?.into(),
     })
 }
 

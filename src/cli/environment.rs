@@ -19,6 +19,7 @@ use super::{
 use crate::{
     api::LastSnapshot,
     apply::remote::OverSsh,
+    bundle::Bundle,
     config::{Agent, Credential, Refusal, SSH_AGENT, Sources, has_passphrase},
     desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
     environment::{Clock, Environment, KeyRing},
@@ -61,6 +62,8 @@ pub(super) struct Opening {
     pub(super) last_snapshot: LastSnapshot,
     /// `--custom-certs`.
     pub(super) given: Option<GivenFiles>,
+    /// `--image-bundle`.
+    pub(super) bundle: Option<Bundle>,
 }
 
 impl Opening {
@@ -121,6 +124,7 @@ pub(super) fn open(
         last_snapshot: opening.last_snapshot,
         home: None,
         given: opening.given.map(Arc::new),
+        bundle: opening.bundle.map(Arc::new),
         identity: lease::this_process(),
         clock: clock(),
         entropy: rand::random,

@@ -18,6 +18,7 @@ pub mod dispatch;
 mod doctor;
 mod environment;
 mod handover;
+mod images;
 mod init;
 mod intent;
 mod kubeconfig;

@@ -7,7 +7,7 @@ use super::{
     custom_certs,
     dispatch::DEGRADED,
     environment::{self, Opening},
-    intent,
+    images, intent,
     output::{Page, lines::count, results::PlanResult},
     owner, print, remove,
     report::CliError,
@@ -36,6 +36,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
+        bundle: images::opened(args.image_bundle.as_deref(), session).await?,
         ..Opening::default()
     };
     let mut environment = environment::open(file, opening, session)?;
@@ -77,7 +78,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         // The notes say why.
         let left = silent(&survey.actual);
         if !left.is_empty() {
-            let names = some_ranges(&left.iter().map(|(name, _)| name).collect());
+            let names = some_ranges(&left.keys().collect());
             let nodes = count(left.len(), "node");
             session.screen.warn(&format!(
                 "{nodes} cannot be cleaned ({names}): see the notes"

@@ -114,7 +114,7 @@ async fn incomplete(
 ) -> Result<Failure, CliError> {
     let place = environment.store.place();
     let kept = saved(environment).await?.map(|_| place.as_str());
-    Ok(Failure::incomplete(left, kept))
+    Ok(Failure::incomplete(&left, kept))
 }
 
 async fn saved(environment: &Environment) -> Result<Option<ClusterState>, CliError> {

@@ -326,7 +326,7 @@ pub enum Failure {
 impl Failure {
     /// A removal that could not clean some nodes. `kept`: where the state is that is kept for them; `None`: there
     /// is none.
-    pub fn incomplete(left: Vec<(NodeName, Unreachable)>, kept: Option<&str>) -> Self {
+    pub fn incomplete(left: &[(NodeName, Unreachable)], kept: Option<&str>) -> Self {
         let next = kept.map_or_else(
             || {
                 "there is no state of a cluster for this config, so nothing is known to be on these nodes: check \
@@ -534,7 +534,7 @@ mod tests {
     /// U8: a typo in `--config` gives no impression of a cluster that is half removed.
     #[test]
     fn the_state_is_kept_only_where_there_is_one() {
-        let hints = |kept| Failure::incomplete(Vec::new(), kept).hints().join(" ");
+        let hints = |kept| Failure::incomplete(&[], kept).hints().join(" ");
         assert!(hints(Some("`a.json`")).contains("the state is kept in `a.json`"));
         assert!(!hints(None).contains("kept"));
         assert!(hints(None).contains("`--config`"));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{
     report::{CliError, Failure},
-    session::kubeconfig_beside,
+    session::kubeconfig_of,
 };
 use crate::{environment::Environment, state::Loaded};
 
@@ -20,7 +20,7 @@ pub(super) async fn refuse(config: &Path, environment: &Environment) -> Result<(
         Loaded::Present { .. } => Ok(()),
         Loaded::Absent => Err(Failure::RkeState {
             file: file.display().to_string(),
-            kubeconfig: kubeconfig_beside(config).display().to_string(),
+            kubeconfig: kubeconfig_of(config).display().to_string(),
         }
         .into()),
     }

@@ -14,7 +14,7 @@ use std::{
 use jiff::Timestamp;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::args::{Cert, Command, Encrypt, Etcd};
+use super::args::{Cert, Command, Encrypt, Etcd, Images};
 
 /// How many files are kept.
 const KEPT: usize = 20;
@@ -155,6 +155,7 @@ fn name(command: &Command) -> Option<&'static str> {
         Command::Up(_) => "up",
         Command::Remove(_) => "remove",
         Command::Node(_) => "node",
+        Command::Images(Images::Load(_)) => "images-load",
         Command::Cert(Cert::Rotate(_)) => "cert-rotate",
         Command::Encrypt(Encrypt::RotateKey(_)) => "encrypt-rotate-key",
         Command::Etcd(of_etcd) => match of_etcd {
@@ -174,6 +175,7 @@ fn name(command: &Command) -> Option<&'static str> {
         | Command::Describe(_)
         | Command::Kubeconfig(_)
         | Command::Util(_)
+        | Command::Images(Images::List(_) | Images::Save(_))
         | Command::Cert(Cert::Info(_) | Cert::GenerateCsr(_))
         | Command::Version(_)
         | Command::Crd

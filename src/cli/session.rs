@@ -78,7 +78,7 @@ impl Session {
 }
 
 /// RKE's name for the kubeconfig of a config: `kube_config_<file name>` beside it.
-pub fn kubeconfig_beside(config: &Path) -> PathBuf {
+pub fn kubeconfig_of(config: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from("kube_config_");
     name.push(config.file_name().unwrap_or_default());
     config.with_file_name(name)
@@ -95,7 +95,7 @@ mod tests {
             ("a/b/prod.yaml", "a/b/kube_config_prod.yaml"),
             ("/x/prod", "/x/kube_config_prod"),
         ] {
-            assert_eq!(kubeconfig_beside(Path::new(config)), Path::new(kubeconfig));
+            assert_eq!(kubeconfig_of(Path::new(config)), Path::new(kubeconfig));
         }
     }
 }

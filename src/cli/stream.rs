@@ -2,7 +2,10 @@
 
 use std::{io, time::Duration};
 
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval},
+};
 
 use super::{
     args::Output,
@@ -14,7 +17,8 @@ use super::{
 };
 use crate::{
     apply::event::{Event, Events},
-    converge::{Consent, Convergence, Error, Purpose, converge},
+    config::Intent,
+    converge::{Consent, Convergence, Error, LoadedImages, Purpose, converge, load_images},
     environment::Environment,
     model::NodeName,
 };
@@ -32,11 +36,32 @@ pub(super) async fn converge_shown<P: Purpose, R>(
     output: Output,
     session: &Session,
 ) -> Result<Convergence<P::Outcome, R>, Error> {
-    let (events, mut incoming) = Events::channel(CAPACITY);
+    let (events, incoming) = Events::channel(CAPACITY);
+    let run = converge(purpose, environment, consent, &events, &session.stop);
+    followed(incoming, Box::pin(run), output, session).await
+}
+
+/// Gives nodes images, and shows how.
+pub(super) async fn load_shown(
+    intent: &Intent,
+    environment: &Environment,
+    output: Output,
+    session: &Session,
+) -> Result<LoadedImages, Error> {
+    let (events, incoming) = Events::channel(CAPACITY);
+    let run = load_images(intent, environment, &events, &session.stop);
+    followed(incoming, Box::pin(run), output, session).await
+}
+
+/// Shows the events of a run. Ends when it does and everything is shown.
+async fn followed<T>(
+    mut incoming: mpsc::Receiver<Event>,
+    mut run: impl Future<Output = T> + Unpin,
+    output: Output,
+    session: &Session,
+) -> T {
     let mut sink = Sink::new(output, &session.screen);
     let mut looking = Looking::new(session);
-    let run = converge(purpose, environment, consent, &events, &session.stop);
-    let mut run = Box::pin(run);
     let mut ticks = interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let outcome = loop {

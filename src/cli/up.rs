@@ -8,7 +8,7 @@ use super::{
     args::{Output, Up},
     custom_certs,
     environment::{self, Opening},
-    intent,
+    images, intent,
     output::{
         json::Ended,
         lines::{count, span},
@@ -19,7 +19,7 @@ use super::{
     remove,
     report::{CliError, Failure},
     rke_state,
-    session::{Session, kubeconfig_beside},
+    session::{Session, kubeconfig_of},
     stream::converge_shown,
 };
 use crate::{
@@ -45,6 +45,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
+        bundle: images::opened(args.image_bundle.as_deref(), session).await?,
         ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
@@ -86,7 +87,7 @@ impl Run<'_> {
             prompt: session.prompt.clone(),
         };
         let shown = converge_shown(&self.goal, environment, &consent, self.output, session);
-        let kubeconfig = || kubeconfig_beside(self.file).display().to_string();
+        let kubeconfig = || kubeconfig_of(self.file).display().to_string();
         match shown.await? {
             Convergence::Settled(Outcome::Converged {
                 changed, survey, ..

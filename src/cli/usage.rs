@@ -249,7 +249,9 @@ mod tests {
             let told = wants_json(&words).then(|| Usage::read(words, |_| false).ended());
             let told = told.flatten().map(|ended| match ended {
                 Ended::Failed { message, hints, .. } => (message, hints.len()),
-                other => panic!("{line}: {other:?}"),
+                ended @ (Ended::Converged { .. } | Ended::Degraded { .. } | Ended::Stopped) => {
+                    panic!("{line}: {ended:?}")
+                }
             });
             let ended = ended.map(|(message, hints)| (message.to_owned(), hints));
             assert_eq!(told, ended, "{line}");

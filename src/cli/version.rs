@@ -8,7 +8,7 @@ use super::{
     output::results::VersionResult,
     print,
     report::CliError,
-    session::{STOPPED, Session, kubeconfig_beside},
+    session::{STOPPED, Session, kubeconfig_of},
 };
 use crate::error::with_causes;
 
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs it.
 pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, CliError> {
-    let file = kubeconfig_beside(&args.config.config);
+    let file = kubeconfig_of(&args.config.config);
     let kubernetes = if file.exists() {
         let answer = tokio::select! {
             biased;

@@ -25,18 +25,19 @@ use crate::{
         step::Failure,
         stop::Stop,
     },
+    bundle::Bundle,
     catalog::Catalogue,
     config::{Bastion, Intent, Login},
     desired,
     desired::{
-        Desired, pki,
+        Desired, NeededImages, pki,
         pki::{EngineClients, PkiContext, PkiError, RestoreRequest, RotationStage, Seed},
     },
     environment::Environment,
     error::{ErrorClass, Obstacle},
     facts::{Actual, ApiView, HostView, KeptFacts, Unreachable},
     host::pool::{ConnectionTarget, Target, Verified},
-    model::{Component, Endpoint, Named, NodeName, Role},
+    model::{BundledImage, BundledImages, Component, Endpoint, Named, NodeName, Role},
     plan,
     plan::Plan,
     snapshots::SnapshotTools,
@@ -583,7 +584,24 @@ pub(super) fn wanted(
     // A named node may leave together with others, also in a later iteration.
     desired.lose.clone_from(&environment.lose);
     desired.clean.clone_from(&environment.clean);
+    desired.bundle = environment
+        .bundle
+        .as_deref()
+        .map(|bundle| bundled(intent, bundle));
     Ok(desired)
+}
+
+/// What the planner sees of a bundle.
+pub(super) fn bundled(intent: &Intent, bundle: &Bundle) -> BundledImages {
+    let images = bundle.images().iter().map(|(name, image)| {
+        let seen = BundledImage {
+            bytes: image.bytes(),
+            platform: image.platform.clone(),
+        };
+        (name.clone(), seen)
+    });
+    let file = bundle.path().display().to_string();
+    NeededImages::of(intent).bundled(file, images.collect())
 }
 
 /// The plan for a goal, and all that would be done, where that is more.
@@ -674,7 +692,10 @@ fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
 }
 
 /// The intent for the cluster that the state tells of: one without a release keeps its own.
-fn keeping<'i>(intent: &'i Intent, saved: Option<&ClusterState>) -> Result<Cow<'i, Intent>, Error> {
+pub(super) fn keeping<'i>(
+    intent: &'i Intent,
+    saved: Option<&ClusterState>,
+) -> Result<Cow<'i, Intent>, Error> {
     let Some(has) = saved.and_then(|saved| saved.kubernetes_version) else {
         return Ok(Cow::Borrowed(intent));
     };

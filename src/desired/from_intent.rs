@@ -83,6 +83,7 @@ impl Desired {
             kubeconfig: keys.kubeconfig.clone(),
             registries: intent.registries.clone(),
             etcd_tools: etcd_tools(intent),
+            bundle: None,
             agent: intent.agent.clone(),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),

@@ -60,6 +60,7 @@ mod external_etcd_tests;
 pub(crate) mod fixture;
 mod from_intent;
 mod host_context;
+mod images;
 mod kube_proxy;
 mod kubelet;
 mod network;
@@ -82,13 +83,15 @@ pub use self::{
     containerd::containerd_config,
     encryption::{KeyRotationError, has_own_key},
     from_intent::{DesiredError, check, etcd_tools},
+    images::NeededImages,
     network::peers,
     rotated::Rotated,
 };
 use crate::{
     model::{
-        AgentProgram, ClusterId, Component, ContainerSpec, ContainerdWants, Digest, HostNetwork,
-        KernelWants, NodeMeta, NodeName, ObjectRef, Owner, Registries, Secret, UpgradeStrategy,
+        AgentProgram, BundledImages, ClusterId, Component, ContainerSpec, ContainerdWants, Digest,
+        HostNetwork, KernelWants, NodeMeta, NodeName, ObjectRef, Owner, Registries, Secret,
+        UpgradeStrategy,
     },
     state::ClusterState,
 };
@@ -198,6 +201,8 @@ pub struct Desired {
     pub registries: Registries,
     /// The image that has etcdutl, which reads snapshots.
     pub etcd_tools: String,
+    /// The images that nodes are given, in place of those that they would pull.
+    pub bundle: Option<BundledImages>,
     /// The program that takes snapshots on nodes, where this process has one.
     pub agent: Option<AgentProgram>,
     /// Nodes that a person lets go by name.

@@ -84,6 +84,19 @@ impl HostFacts {
         fact.filter(|fact| fact.is_of(id) && fact.epoch() == epoch)
     }
 
+    /// The images that a bundle brought to the node's containerd, as containerd names them.
+    pub fn pod_images(&self) -> BTreeSet<String> {
+        let list = self
+            .files
+            .as_ref()
+            .and_then(|files| files.get(path::POD_IMAGES));
+        let text = list.map(|fact| String::from_utf8_lossy(fact.content.expose()).into_owned());
+        text.iter()
+            .flat_map(|text| text.lines())
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// Who holds this node, if anybody does.
     pub fn claim(&self) -> Option<&ContainerFact> {
         self.containers.get(crate::model::CLAIM)

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) const ANSWER: usize = 8 << 20;
 
 /// Requests whose answers are read as they come, and bounded by who reads them.
-const STREAMS: [&str; 7] = [
+const STREAMS: [&str; 8] = [
     "/archive",
     "/images/create",
     "/images/load",
@@ -23,6 +23,7 @@ const STREAMS: [&str; 7] = [
     "/attach",
     "/wait",
     "/export",
+    "/get",
 ];
 
 /// A connection over which one request follows another.

@@ -187,6 +187,7 @@ fn address(
         .map_or("/", PathAndQuery::as_str)
         .to_owned();
     let archive = path.contains("fromSrc=")
+        || path.contains("/images/load")
         || request
             .headers()
             .get(CONTENT_TYPE)

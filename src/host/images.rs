@@ -3,23 +3,28 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    time::Duration,
 };
 
 use bollard::{
     auth::DockerCredentials,
     errors::Error as DockerError,
     models::CreateImageInfo,
-    query_parameters::{CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder},
+    query_parameters::{
+        CreateImageOptionsBuilder, DownloadFromContainerOptionsBuilder, ImportImageOptionsBuilder,
+        ListImagesOptions, RemoveImageOptionsBuilder, UploadToContainerOptionsBuilder,
+    },
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http_body_util::{Either, Full};
 use tar::{Builder, EntryType, Header};
+use tokio::sync::mpsc;
 
-use super::{error::HostError, machine::Host};
+use super::{error::HostError, machine::Host, one_off};
 use crate::{
     catalog::tagged,
-    model::{FILES_IMAGE, RegistryLogin, printable, registry_host},
+    model::{ClusterId, FILES_IMAGE, HELPER, RegistryLogin, printable, registry_host},
 };
 
 /// With more names of images than this nobody would keep them.
@@ -27,6 +32,9 @@ const IMAGES: usize = 50_000;
 
 /// Larger images are not exported through memory.
 const EXPORT_LIMIT: usize = 64 << 20;
+
+/// How long an image may be under way. The step has a bound as well; a connection that died is noticed before.
+const TRANSFER: Duration = Duration::from_secs(3600);
 
 /// Where a program, its loader and its libraries lie on every Linux.
 const LINKS: [&str; 6] = ["bin", "lib", "lib32", "lib64", "sbin", "usr"];
@@ -152,6 +160,148 @@ impl Host {
         let result = failure.map_or(Ok(()), Err);
         self.done(format!("export image `{image}`"), result).await?;
         Ok(archive)
+    }
+
+    /// Hands an image to `take` as `docker save` writes it, piece by piece, until that wants no more.
+    pub async fn exported(&self, image: &str, take: &mpsc::Sender<Bytes>) -> Result<(), HostError> {
+        let docker = self.docker().clone().with_timeout(TRANSFER);
+        let image = tagged(image);
+        let mut stream = Box::pin(docker.export_image(&image));
+        while let Some(piece) = stream.next().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) => {
+                    let doing = format!("export image `{image}`");
+                    return self.done(doing, Err(error)).await;
+                }
+            };
+            if take.send(piece).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads an archive of one image into the node's Docker. One that breaks off leaves no tag.
+    pub async fn load_image(
+        &self,
+        image: &str,
+        archive: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<(), HostError> {
+        let docker = self.docker().clone().with_timeout(TRANSFER);
+        let options = ImportImageOptionsBuilder::new().build();
+        let mut stream = Box::pin(docker.import_image_stream(options, archive, None));
+        let mut failure = None;
+        while let Some(message) = stream.next().await {
+            if let Err(error) = message {
+                failure.get_or_insert(error);
+            }
+        }
+        let doing = || format!("load image `{image}`");
+        let refused = match failure {
+            None => return Ok(()),
+            // Docker began to load it, and says in the middle why it cannot.
+            Some(DockerError::DockerStreamError { error: message }) => HostError::Docker {
+                at: self.session.place(),
+                doing: doing(),
+                status: 500,
+                message: printable(&message).into_owned(),
+            },
+            Some(error) => match self.done::<()>(doing(), Err(error)).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            },
+        };
+        if refused.docker_status().is_some()
+            && let Some(path) = self.full(&BTreeSet::from(["/var/lib/docker"])).await
+        {
+            return Err(HostError::DiskFull {
+                at: self.session.place(),
+                doing: doing(),
+                path,
+            });
+        }
+        Err(refused)
+    }
+
+    /// Puts a file of any size into a folder of the node, through a container that is never started. The archive has the
+    /// file. As for a helper, a container that an interrupted run of the same cluster left is removed first.
+    pub async fn put_large(
+        &self,
+        folder: &str,
+        archive: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+        cluster_id: &ClusterId,
+    ) -> Result<(), HostError> {
+        let body = one_off::carrier(folder, cluster_id);
+        match self.create_helper(&body, cluster_id).await {
+            Err(HostError::ImageMissing { .. }) => {
+                self.import_empty_image().await?;
+                self.create_helper(&body, cluster_id).await?;
+            }
+            created => created?,
+        }
+        let options = UploadToContainerOptionsBuilder::new()
+            .path(one_off::CARRIED)
+            .build();
+        let docker = self.docker().clone().with_timeout(TRANSFER);
+        let body = bollard::body_try_stream(archive);
+        let put = docker
+            .upload_to_container(HELPER, Some(options), body)
+            .await;
+        let put = self.done(format!("write to `{folder}`"), put).await;
+        let removed = self.remove(HELPER, None).await;
+        if let Err(error) = put {
+            if error.docker_status().is_some()
+                && let Some(path) = self.full(&BTreeSet::from([folder])).await
+            {
+                return Err(HostError::DiskFull {
+                    at: self.session.place(),
+                    doing: "write the archive of an image".to_owned(),
+                    path,
+                });
+            }
+            return Err(error);
+        }
+        removed
+    }
+
+    /// Hands a file of any size out of a folder of the node to `take`, in a separate archive, piece by piece. As
+    /// [`put_large`](Self::put_large).
+    pub async fn take_large(
+        &self,
+        folder: &str,
+        file: &str,
+        cluster_id: &ClusterId,
+        take: &mpsc::Sender<Bytes>,
+    ) -> Result<(), HostError> {
+        self.create_helper(&one_off::carrier(folder, cluster_id), cluster_id)
+            .await?;
+        let options = DownloadFromContainerOptionsBuilder::new()
+            .path(&format!("{}/{file}", one_off::CARRIED))
+            .build();
+        let docker = self.docker().clone().with_timeout(TRANSFER);
+        let mut failure = None;
+        {
+            let mut stream = Box::pin(docker.download_from_container(HELPER, Some(options)));
+            while let Some(piece) = stream.next().await {
+                match piece {
+                    Ok(piece) => {
+                        if take.send(piece).await.is_err() {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        let result = failure.map_or(Ok(()), Err);
+        let taken = self.done(format!("read `{folder}/{file}`"), result).await;
+        let removed = self.remove(HELPER, None).await;
+        taken?;
+        removed
     }
 
     /// Imports the image that the claim and the helpers are created from: no registry is needed. It

@@ -13,7 +13,7 @@ use super::{
     helper::{HelperOutput, readable_log},
     machine::Host,
 };
-use crate::model::{ClusterId, HELPER, Owner, Secret, label};
+use crate::model::{ClusterId, FILES_IMAGE, HELPER, NO_CLUSTER, Owner, Secret, label};
 
 /// The folder in the container that has what goes in and out.
 const FOLDER: &str = "/rke-operator";
@@ -194,8 +194,11 @@ impl Host {
         cluster_id: &ClusterId,
     ) -> Result<(), HostError> {
         match self.create(HELPER, body.clone()).await {
+            // One that loaded images before there was a cluster has no owner.
             Err(HostError::NameTaken { by, .. })
-                if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
+                if by
+                    .get(label::CLUSTER_ID)
+                    .is_some_and(|by| *by == cluster_id.0 || by == NO_CLUSTER) =>
             {
                 self.remove(HELPER, None).await?;
                 self.create(HELPER, body.clone()).await
@@ -240,6 +243,24 @@ fn of_own(own: &OwnProgram<'_>, cluster_id: &ClusterId) -> ContainerCreateBody {
                 "label=disable".to_owned(),
                 "no-new-privileges".to_owned(),
             ]),
+            ..alone()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// Where a [`carrier`] has the node's folder.
+pub(super) const CARRIED: &str = "/rke-operator";
+
+/// What files of any size are put into a folder of the node through. It is never started.
+pub(super) fn carrier(folder: &str, cluster_id: &ClusterId) -> ContainerCreateBody {
+    ContainerCreateBody {
+        image: Some(FILES_IMAGE.to_owned()),
+        // Nothing runs, and Docker makes no container without a command.
+        entrypoint: Some(vec!["/never-run".to_owned()]),
+        labels: Some(create_body::labels(cluster_id, "")),
+        host_config: Some(HostConfig {
+            binds: Some(vec![format!("{folder}:{CARRIED}")]),
             ..alone()
         }),
         ..ContainerCreateBody::default()

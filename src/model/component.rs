@@ -123,6 +123,9 @@ pub const HELPER: &str = "rke-operator-job";
 /// The name of the container by which `doctor` measures a disk that only root may write to.
 pub const MEASUREMENT: &str = "rke-operator-doctor";
 
+/// The ID that labels a [`HELPER`] that loads images onto nodes before there is a cluster.
+pub const NO_CLUSTER: &str = "no-cluster";
+
 /// The systemd unit of the transaction that changes containerd's configuration on a node.
 pub const SWITCH_UNIT: &str = "rke-operator-containerd.service";
 

@@ -2,6 +2,7 @@
 //! no other module of this crate.
 
 mod address;
+mod bundle;
 mod change;
 mod chart;
 mod component;
@@ -32,6 +33,7 @@ mod upgrade;
 mod wrapped;
 
 pub use address::HostAddress;
+pub use bundle::{BundledImage, BundledImages, ImagePlatform};
 pub use change::{Field, FieldChange};
 pub use chart::{AppliedObject, ChartRecord};
 pub use component::*;

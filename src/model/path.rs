@@ -28,6 +28,11 @@ pub const CLUSTER_ID: &str = "/etc/kubernetes/rke-operator-cluster-id";
 pub const NODE_RECORD: &str = "/etc/kubernetes/rke-operator-node.json";
 /// The images that lay in containerd's namespace `k8s.io` before us (0600).
 pub const K8S_IMAGES: &str = "/etc/containerd/rke-operator-k8s-images";
+/// The images that a bundle brought to the node's containerd, as containerd names them, one a line: what was put there once is
+/// not put there again.
+pub const POD_IMAGES: &str = "/etc/kubernetes/rke-operator-pod-images";
+/// An archive of an image on its way into containerd, below containerd's root.
+pub const IMAGE_ARCHIVE: &str = "rke-operator-image.tar";
 /// nginx-proxy's folder, which its container binds.
 pub const PROXY: &str = "/etc/kubernetes/nginx-proxy";
 /// What nginx-proxy reads.

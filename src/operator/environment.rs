@@ -67,6 +67,7 @@ pub(super) async fn environment(
         last_snapshot: view.deletion().last_snapshot,
         home: None,
         given: None,
+        bundle: None,
         // One process acts, so whoever comes after it under this name took over from it.
         identity: format!("rke-operator for Cluster {name}, uid {}", view.uid()),
         clock: ctx.dependencies.clock.clone(),

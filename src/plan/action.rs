@@ -48,6 +48,13 @@ pub enum HostAction {
         /// Reference.
         image: String,
     },
+    /// Streams an image of the bundle into the node's Docker. A torn load leaves no tag; repeating it is harmless.
+    LoadImage {
+        /// Reference.
+        image: String,
+        /// Bytes of its archive.
+        bytes: u64,
+    },
     /// Runs the program of each component once with all of its flags and `--version`, in a container
     /// of its own that changes nothing: a flag that the program does not know is an error before
     /// anything that runs is replaced. Not seen: values, and the fields of configuration files.
@@ -89,6 +96,14 @@ pub enum HostAction {
     ImportPause {
         /// Reference.
         image: String,
+    },
+    /// Streams an image of the bundle into containerd's `k8s.io` namespace, pinned. Visible in the list of those that came so,
+    /// [`crate::model::path::POD_IMAGES`]; a torn import leaves no image, and repeating is harmless.
+    ImportImage {
+        /// Reference.
+        image: String,
+        /// Bytes of its archive.
+        bytes: u64,
     },
     /// Creates and starts a component. Torn: created but not started, which the next survey sees.
     RunContainer {
@@ -477,12 +492,14 @@ impl HostAction {
         match self {
             Self::Claim { .. } => "claim",
             Self::PullImage { .. } => "pull-image",
+            Self::LoadImage { .. } => "load-image",
             Self::TryFlags { .. } => "try-flags",
             Self::WriteFiles { .. } => "write-files",
             Self::RemoveFiles { .. } => "remove-files",
             Self::PrepareKernel { .. } => "prepare-kernel",
             Self::ConfigureContainerd { .. } => "configure-containerd",
             Self::ImportPause { .. } => "import-pause",
+            Self::ImportImage { .. } => "import-image",
             Self::RunContainer { .. } => "run-container",
             Self::JoinEtcd { .. } => "join-etcd",
             Self::SetEtcdAside { .. } => "set-etcd-aside",
@@ -616,12 +633,14 @@ impl Action {
                 HostAction::AwaitHealthy { .. } | HostAction::AwaitAge { .. } => true,
                 HostAction::Claim { .. }
                 | HostAction::PullImage { .. }
+                | HostAction::LoadImage { .. }
                 | HostAction::TryFlags { .. }
                 | HostAction::WriteFiles { .. }
                 | HostAction::RemoveFiles { .. }
                 | HostAction::PrepareKernel { .. }
                 | HostAction::ConfigureContainerd { .. }
                 | HostAction::ImportPause { .. }
+                | HostAction::ImportImage { .. }
                 | HostAction::RunContainer { .. }
                 | HostAction::JoinEtcd { .. }
                 | HostAction::SetEtcdAside { .. }
@@ -701,9 +720,11 @@ impl Action {
                 | HostAction::ReleaseClaim => true,
                 HostAction::Claim { .. }
                 | HostAction::PullImage { .. }
+                | HostAction::LoadImage { .. }
                 | HostAction::TryFlags { .. }
                 | HostAction::PrepareKernel { .. }
                 | HostAction::ImportPause { .. }
+                | HostAction::ImportImage { .. }
                 | HostAction::RunContainer { .. }
                 | HostAction::SaveSnapshot { .. }
                 | HostAction::StartContainer { .. }

@@ -261,6 +261,7 @@ fn host_step(
                     | HostAction::AwaitAge { .. }
                     | HostAction::Claim { .. }
                     | HostAction::PullImage { .. }
+                    | HostAction::LoadImage { .. }
                     | HostAction::RemoveImages { .. }
             );
             if !harmless {

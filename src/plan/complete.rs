@@ -99,10 +99,10 @@ fn on_host(plan: &Said<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<String>
     all.extend(
         images
             .filter(|wanted| {
-                !plan.does(
-                    name,
-                    |action| matches!(action, HostAction::PullImage { image } if image == *wanted),
-                )
+                !plan.does(name, |action| {
+                    matches!(action, HostAction::PullImage { image }
+                            | HostAction::LoadImage { image, .. } if image == *wanted)
+                })
             })
             .map(|image| format!("image {image}")),
     );

@@ -42,6 +42,8 @@ mod stage;
 mod step;
 mod title;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 pub use action::{Action, ClusterAction, EtcdRestore, FileRef, HostAction, LocalAction};
 pub(crate) use back::{Broken, forget_former, refuse, why_it_stands};
 pub use check::{Violation, check};
@@ -66,7 +68,11 @@ pub use step::{Cause, Guard, Step, Target};
 pub use title::title;
 
 pub use crate::model::FieldChange;
-use crate::{desired::Desired, facts::Actual};
+use crate::{
+    desired::{Desired, NeededImages},
+    facts::Actual,
+    model::{BundledImages, NodeName},
+};
 
 /// The plan that goes on with what was there before a restore that was cut off: `have` still has it begun.
 pub fn take_back(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
@@ -100,6 +106,22 @@ pub fn restore(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
     diff.hosts
         .retain(|name, host| host.facts.is_of(&want.cluster_id) || begins.contains(*name));
     Ok(schedule::restore(&diff, have, epoch))
+}
+
+/// The plan that gives nodes the images of a bundle and does nothing else: to whichever cluster they belong, if to any. `pods`
+/// has what the containerd of each node has that told.
+pub fn load(
+    needed: &NeededImages,
+    bundle: &BundledImages,
+    have: &Actual,
+    pods: &BTreeMap<NodeName, BTreeSet<String>>,
+) -> Result<Plan, PreflightErrors> {
+    let refused = needed.docker.iter().filter_map(|(name, docker)| {
+        let docker = docker.iter().map(String::as_str);
+        preflight::fits(bundle, name, have.up(name)?, docker)
+    });
+    PreflightErrors::unless_empty(refused.collect())?;
+    Ok(schedule::load(needed, bundle, have, pods))
 }
 
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands

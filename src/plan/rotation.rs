@@ -33,7 +33,10 @@ impl Lacking {
                 Action::Host(node, HostAction::WriteFiles { files, .. }) => {
                     (node, files.keys().collect())
                 }
-                Action::Host(node, HostAction::PullImage { image }) => (node, vec![image]),
+                Action::Host(
+                    node,
+                    HostAction::PullImage { image } | HostAction::LoadImage { image, .. },
+                ) => (node, vec![image]),
                 Action::Host(..) | Action::Cluster(_) | Action::Local(_) => return Vec::new(),
             };
             let others = what.into_iter().filter(|what| !is_brought(rotated, what));

@@ -17,10 +17,20 @@ pub fn title(step: &Step) -> String {
     }
 }
 
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
+}
+
 fn on_host(action: &HostAction) -> String {
     match action {
         HostAction::Claim { cluster_name, .. } => format!("claim for cluster {cluster_name}"),
         HostAction::PullImage { image } => format!("pull {image}"),
+        HostAction::LoadImage { image, bytes } => {
+            format!("load {image} from the bundle ({})", megabytes(*bytes))
+        }
+        HostAction::ImportImage { image, bytes } => {
+            format!("import {image} into containerd ({})", megabytes(*bytes))
+        }
         HostAction::TryFlags { specs } => match specs.first_key_value() {
             Some((only, _)) if specs.len() == 1 => format!("try the flags of {only}"),
             Some(_) | None => format!("try the flags of {} components", specs.len()),

@@ -104,6 +104,7 @@ fn world(site: &Site) -> Environment {
         last_snapshot: LastSnapshot::Skip,
         home: None,
         given: None,
+        bundle: None,
         identity: "a test".to_owned(),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,

@@ -60,7 +60,7 @@ const PURE: [&str; 49] = [
 ];
 
 /// The rooms, each above those that it takes from. Files that stand lower than their room are named.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     "model",
     "error",
     "catalog",
@@ -73,6 +73,7 @@ const ORDER: [&str; 29] = [
     "etcd::room",
     "facts",
     "host",
+    "bundle",
     "etcd",
     "workload",
     "snapshots::record",

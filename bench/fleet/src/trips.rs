@@ -273,6 +273,7 @@ impl Site {
             last_snapshot: LastSnapshot::Skip,
             home: None,
             given: None,
+            bundle: None,
             identity: "a test".to_owned(),
             clock: Clock::new(jiff::Timestamp::now),
             entropy: || [7; 32],

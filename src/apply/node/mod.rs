@@ -28,7 +28,7 @@ pub(super) use containers::{
 };
 pub(super) use files::{reload_proxy, remove_files, write_files};
 pub(super) use helper::node_error;
-pub(super) use images::{import_pause, pull, remove_images};
+pub(super) use images::{export, import, import_pause, load, pod_images, pull, remove_images};
 pub(super) use member::{join_etcd, remove_member};
 pub(super) use pods::pods;
 pub(super) use program::prepare;

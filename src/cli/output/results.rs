@@ -1,7 +1,10 @@
 //! What the commands print with `-o json`, where it is not a value of the library itself. Programs rely on these: fields
 //! may be added; those that are there keep their names, types and meanings. [`schema`](super::schema) describes them.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,6 +13,7 @@ use serde_json::Value;
 use super::json::ShownProblem;
 use crate::{
     api::observed::ObservedCluster,
+    desired::NeededImages,
     facts::Unreachable,
     model::{FieldChange, NodeName},
     plan::{Action, Cause, Guard, Left, Note, OnFailure, Plan, Queue, Stage, Step, Target, title},
@@ -239,6 +243,46 @@ pub struct VersionResult {
     /// The version that the cluster's API server reports; missing if there is no kubeconfig, or no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
+}
+
+/// The images that a config needs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ImageList")]
+pub struct ImageList<'a> {
+    /// The images, by name.
+    images: Vec<ListedImage<'a>>,
+    /// Add-ons whose images are named only in their charts, so that `images` lacks them.
+    unlisted: &'a BTreeSet<String>,
+}
+
+/// An image.
+#[derive(Serialize, JsonSchema)]
+struct ListedImage<'a> {
+    /// Its name, with the registry that it comes from.
+    name: &'a str,
+    /// The nodes whose Docker runs it.
+    nodes: Vec<&'a NodeName>,
+    /// Whether pods run it.
+    pods: bool,
+}
+
+impl<'a> ImageList<'a> {
+    /// Of what a config needs.
+    pub fn of(needed: &'a NeededImages) -> Self {
+        let images = needed.names().into_iter().map(|name| {
+            let docker = needed.docker.iter();
+            let nodes = docker.filter(|(_, images)| images.contains(name));
+            ListedImage {
+                name,
+                nodes: nodes.map(|(node, _)| node).collect(),
+                pods: needed.pods.contains(name),
+            }
+        });
+        Self {
+            images: images.collect(),
+            unlisted: &needed.unlisted,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{
     json::EndedLine,
     results::{
-        ClusterList, DoctorResult, NamedResult, PlanResult, SaveResult, ValidResult, VersionResult,
+        ClusterList, DoctorResult, ImageList, NamedResult, PlanResult, SaveResult, ValidResult,
+        VersionResult,
     },
 };
 use crate::{
@@ -100,6 +101,7 @@ pub const ROWS: &[Row] = &[
     Row::events("etcd recover"),
     Row::events("node reboot"),
     Row::events("node reset"),
+    Row::events("images load"),
     Row {
         command: "plan",
         prints: Prints::Result(define::<PlanResult<'_>>),
@@ -227,6 +229,13 @@ pub const ROWS: &[Row] = &[
                 "of `--nodes` and `--served`: those of a node could not be read",
             ),
         ],
+    },
+    Row {
+        command: "images list",
+        prints: Prints::Result(define::<ImageList<'_>>),
+        when: "The config is valid. Contacts no node.",
+        example: include_str!("examples/images-list.json"),
+        exits: &[("0", "the config is valid")],
     },
     Row {
         command: "version",

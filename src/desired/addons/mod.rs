@@ -10,6 +10,8 @@ mod manifests;
 mod metrics_server;
 mod nodelocal;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::Addon;
@@ -45,6 +47,42 @@ pub(super) fn wanted(intent: &Intent, have: &Actual) -> Vec<Addon> {
         }
     }
     addons
+}
+
+/// The images that pods of the add-ons and of the user's own manifests run, and the add-ons whose images are named in their
+/// charts alone.
+pub(super) fn images(intent: &Intent) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut images, unlisted) = charts::images(intent);
+    let addons = of_intent(intent)
+        .into_iter()
+        .chain(manifests::addon(intent));
+    for object in addons.flat_map(|addon| addon.objects.into_values()) {
+        collect(&object, &mut images);
+    }
+    (images, unlisted)
+}
+
+/// The images of containers, wherever in an object a pod's specification is.
+fn collect(value: &Value, images: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let containers = matches!(name.as_str(), "containers" | "initContainers");
+                for container in value
+                    .as_array()
+                    .filter(|_| containers)
+                    .into_iter()
+                    .flatten()
+                {
+                    let image = container.get("image").and_then(Value::as_str);
+                    images.extend(image.filter(|image| !image.is_empty()).map(str::to_owned));
+                }
+                collect(value, images);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, images)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// An object of the user's that is one of our add-ons', and of which: two would change it in turn.
@@ -112,7 +150,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         identity: false,
         tokens: false,
         authorities: false,
-        bound_to: std::collections::BTreeSet::new(),
+        bound_to: BTreeSet::new(),
         release: image_version(&intent.images.kubernetes),
         scaled: coredns::scaled(intent),
         etcd: look_at_etcd(intent),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 mod addresses;
+mod bundle;
 mod error;
 mod external_etcd;
 mod host;
@@ -18,6 +19,7 @@ mod restore;
 mod roles;
 mod version;
 
+pub(super) use bundle::fits;
 pub use error::{PreflightError, PreflightErrors};
 pub use external_etcd::external_etcd;
 pub(super) use host::{listener, rke_cluster, state_of_another};
@@ -58,6 +60,10 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
                 let diff = diff.hosts.get(name);
                 if let Some(Err(error)) = diff.map(|diff| &diff.containerd) {
                     errors.push((**error).clone());
+                }
+                if let Some((diff, bundle)) = diff.zip(want.bundle.as_ref()) {
+                    let missing = diff.images.iter().map(|missing| missing.image);
+                    errors.extend(fits(bundle, name, facts, missing));
                 }
             }
             // Left as it is, and noted; whether enough answer is checked before there is a plan.

@@ -18,6 +18,7 @@ mod kept;
 mod last_snapshot;
 mod leave;
 mod leavers;
+mod load;
 mod lost;
 mod nodes;
 mod part;
@@ -42,6 +43,7 @@ pub use remove::{remove, remove_as};
 pub(super) use self::{
     back::put_back,
     claim::remembered,
+    load::load,
     reboot::reboot,
     restore::{begins_with, restore},
     take_back::take_back,

@@ -1,15 +1,31 @@
 //! What a node needs before its components start: images, kernel, files. Pure.
 
-use super::{hosts, part::Part};
+use super::{hosts, load, part::Part};
 use crate::{
-    model::{NodeName, path},
+    catalog::{canonical, familiar},
+    desired::Desired,
+    model::{BundledImage, Component, NodeName, path},
     plan::{
-        Cause, HostAction, Step,
-        diff::{Diff, FilesDiff},
+        Cause, HostAction, Note, Step,
+        diff::{Diff, FilesDiff, HostDiff, present},
     },
 };
 
-/// A pull for each image that is missing, and before them the authorities by which Docker knows registries.
+/// How a node gets an image: out of the bundle where that has it, else its Docker pulls it.
+pub(super) fn fetch(image: &str, want: &Desired) -> HostAction {
+    let bundle = want.bundle.as_ref();
+    let bundled = bundle.and_then(|bundle| bundle.images.get(&familiar(image)));
+    let image = image.to_owned();
+    match bundled {
+        Some(BundledImage { bytes, .. }) => HostAction::LoadImage {
+            image,
+            bytes: *bytes,
+        },
+        None => HostAction::PullImage { image },
+    }
+}
+
+/// A pull, or a load out of the bundle, for each image that is missing, and before them the authorities by which Docker knows registries.
 pub(super) fn images(diff: &Diff<'_>) -> Part {
     let stage = hosts::preparing("images", diff, |name, host| {
         let authorities = host.files.iter().filter_map(|files| {
@@ -17,13 +33,61 @@ pub(super) fn images(diff: &Diff<'_>) -> Part {
             archive(name, files, why, diff, path::is_docker_authority)
         });
         let missing = host.images.iter().map(|missing| {
-            let action = HostAction::PullImage {
-                image: missing.image.to_owned(),
-            };
             let why = "this node's Docker does not have it";
-            Step::on(name, missing.cause, why, action)
+            Step::on(name, missing.cause, why, fetch(missing.image, diff.want))
         });
-        authorities.chain(missing).collect()
+        let late = late(host, diff.want).map(|image| {
+            let why = "this node's Docker does not have it, and could not pull it later";
+            Step::on(name, Cause::New, why, fetch(image, diff.want))
+        });
+        authorities.chain(missing).chain(late).collect()
+    });
+    Part::from(stage).with_notes(not_bundled(diff))
+}
+
+/// The image of what takes snapshots: a node pulls it with that, last of all, unless a bundle has it.
+fn late<'d>(host: &'d HostDiff<'_>, want: &Desired) -> Option<&'d str> {
+    let spec = host.want.containers.get(&Component::Snapshots)?;
+    let bundle = want.bundle.as_ref()?;
+    let bundled = bundle.images.contains_key(&familiar(&spec.image));
+    let comes = host
+        .images
+        .iter()
+        .any(|missing| missing.image == spec.image);
+    (bundled && !comes && !present(&spec.image, host.facts)).then_some(&*spec.image)
+}
+
+/// What the bundle does not have.
+fn not_bundled(diff: &Diff<'_>) -> Vec<Note> {
+    let Some(bundle) = &diff.want.bundle else {
+        return Vec::new();
+    };
+    let missing = diff.hosts.values().flat_map(|host| &host.images);
+    let missing = missing.map(|missing| missing.image);
+    let missing = missing.filter(|image| !bundle.images.contains_key(&familiar(image)));
+    load::lacking(bundle, &missing.collect())
+}
+
+/// Images of pods out of the bundle, for nodes whose containerd was not given them.
+pub(super) fn pod_images(diff: &Diff<'_>) -> Part {
+    let Some(bundle) = &diff.want.bundle else {
+        return Part::default();
+    };
+    let stage = hosts::preparing("import", diff, |name, host| {
+        let there = host.facts.pod_images();
+        let lacks = bundle
+            .pods
+            .iter()
+            .filter(|image| !there.contains(&canonical(image)));
+        let steps = lacks.filter_map(|image| {
+            let action = HostAction::ImportImage {
+                image: image.clone(),
+                bytes: bundle.images.get(image)?.bytes,
+            };
+            let why = "pods need it, and it is in the bundle";
+            Some(Step::on(name, Cause::New, why, action).guarded(&diff.want.cluster_id))
+        });
+        steps.collect()
     });
     stage.into()
 }

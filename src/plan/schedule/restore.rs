@@ -145,9 +145,7 @@ fn tools(diff: &Diff<'_>, epoch: &EtcdEpoch) -> Stage {
         .get(&epoch.first)
         .is_some_and(|host| lacks(host.facts));
     let step = (wants_data(diff, epoch) && lacks).then(|| {
-        let action = HostAction::PullImage {
-            image: image.clone(),
-        };
+        let action = prepare::fetch(image, diff.want);
         Step::on(
             &epoch.first,
             Cause::New,

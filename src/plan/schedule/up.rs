@@ -35,9 +35,10 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         kept::running(diff), // nothing is started next to them
         containerd::fresh(diff),
         containerd::without_kubelet(diff),
-        start::start(diff), // what is missing: together, and only then awaited
-        roll::etcd(diff),   // what differs: one host after the other
-        health::api(diff),  // etcd and the API servers answer
+        prepare::pod_images(diff), // before a kubelet asks for them
+        start::start(diff),        // what is missing: together, and only then awaited
+        roll::etcd(diff),          // what differs: one host after the other
+        health::api(diff),         // etcd and the API servers answer
         start::proxies(diff),
     ];
     // An API server that is paused or differs answers when it is replaced, and not before.

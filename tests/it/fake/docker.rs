@@ -209,6 +209,7 @@ async fn route(
         ["images", "create"] if post && call.query.contains_key("fromSrc") => {
             import(&mut host.docker(), call)
         }
+        ["images", "load"] if post => load(&mut host.docker(), call),
         ["images", "create"] if post => pull(host, call, faults, cut),
         ["images", name @ .., "get"] if get => export(&host.docker(), &name.join("/")),
         ["images", name @ ..] if call.method == Method::DELETE => {
@@ -553,6 +554,57 @@ fn images(state: &DockerState) -> Value {
         .collect()
 }
 
+/// Loads the images of an archive under the names that its manifest gives them.
+fn load(state: &mut DockerState, call: &Call) -> Response<Body> {
+    if call.content_type != "application/x-tar" {
+        return refuse(
+            400,
+            "unsupported Content-Type header: must be 'application/x-tar'",
+        );
+    }
+    let broken = |why: &str| {
+        let error = json!({ "errorDetail": { "message": why }, "error": why });
+        full(200, "application/json", format!("{error}\n"))
+    };
+    let mut files = BTreeMap::new();
+    let mut archive = tar::Archive::new(&call.body[..]);
+    for entry in archive.entries().into_iter().flatten() {
+        let Ok(mut entry) = entry else {
+            return broken("unexpected EOF");
+        };
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let mut content = Vec::new();
+        if std::io::Read::read_to_end(&mut entry, &mut content).is_err() {
+            return broken("unexpected EOF");
+        }
+        files.insert(name, content);
+    }
+    let manifest = files
+        .get("manifest.json")
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let Ok(manifest) = serde_json::from_slice::<Value>(manifest) else {
+        return broken("invalid manifest");
+    };
+    let mut said = String::new();
+    for image in manifest.as_array().into_iter().flatten() {
+        let parts = image["Layers"].as_array().into_iter().flatten();
+        let mut parts = parts.chain([&image["Config"]]);
+        if !parts.all(|part| files.contains_key(part.as_str().unwrap_or_default())) {
+            return broken("no such file or directory");
+        }
+        for name in image["RepoTags"].as_array().into_iter().flatten() {
+            let name = name.as_str().unwrap_or_default().to_owned();
+            let line = json!({ "stream": format!("Loaded image: {name}\n") });
+            said.push_str(&line.to_string());
+            said.push('\n');
+            state.archives.insert(name.clone(), call.body.to_vec());
+            state.images.insert(name, call.body.len() as u64);
+        }
+    }
+    full(200, "application/json", said)
+}
+
 fn import(state: &mut DockerState, call: &Call) -> Response<Body> {
     if call.content_type != "application/x-tar" {
         return refuse(
@@ -642,7 +694,9 @@ fn frame(line: &Value) -> Frame<Bytes> {
 
 fn export(state: &DockerState, name: &str) -> Response<Body> {
     let name = decode(name);
-    if state.images.contains_key(&name) {
+    if let Some(archive) = state.archives.get(&name) {
+        full(200, "application/x-tar", archive.clone())
+    } else if state.images.contains_key(&name) {
         full(200, "application/x-tar", format!("the layers of {name}"))
     } else {
         refuse(404, &format!("reference does not exist: {name}"))

@@ -120,6 +120,8 @@ pub(crate) struct DockerState {
     pub(crate) containers: BTreeMap<String, FakeContainer>,
     /// Reference → size.
     pub(crate) images: BTreeMap<String, u64>,
+    /// What `docker save` writes of an image, where that matters.
+    pub(crate) archives: BTreeMap<String, Vec<u8>>,
     /// What can be pulled: reference → sizes of the layers.
     pub(crate) registry: BTreeMap<String, Vec<u64>>,
     /// The size of every other image, where the registry has all there are.
@@ -145,6 +147,7 @@ impl Default for DockerState {
         Self {
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
+            archives: BTreeMap::new(),
             registry: BTreeMap::new(),
             has_every_image: None,
             files: dirs

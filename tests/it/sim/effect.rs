@@ -6,6 +6,7 @@ use std::{
 };
 
 use rke_operator::{
+    catalog::canonical,
     desired,
     desired::{Addon, Desired},
     facts::{
@@ -48,7 +49,7 @@ fn on_host(
             cluster_name,
             before,
         } => claim(node, facts, cluster_id, cluster_name, before),
-        HostAction::PullImage { image } => {
+        HostAction::PullImage { image } | HostAction::LoadImage { image, .. } => {
             facts.images.insert(image.clone());
             Ok(())
         }
@@ -87,6 +88,15 @@ fn on_host(
             Ok(())
         }
         HostAction::ImportPause { image } => has_image(facts, image),
+        HostAction::ImportImage { image, .. } => {
+            let mut all = facts.pod_images();
+            all.insert(canonical(image));
+            let text = all
+                .iter()
+                .fold(String::new(), |text, name| text + name + "\n");
+            files(facts)?.insert(path::POD_IMAGES.to_owned(), file(text.as_bytes(), 0o644));
+            Ok(())
+        }
         HostAction::RunContainer { component, spec } => run(node, *component, spec, want()?, facts),
         HostAction::JoinEtcd { spec } => {
             facts.containers.remove("etcd");

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
     apply::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
@@ -16,11 +16,11 @@ use rke_operator::{
     desired::pki::EngineClients,
     etcd::defrag::{DefragError, Defragmented, Shrunk},
     facts::{
-        Actual, KeptFacts,
+        Actual, KeptFacts, Unreachable,
         measured::{MeasureRequest, Measured},
     },
     host::{HostKeys, pool::ConnectionTarget},
-    model::{ClientIdentity, NodeName, WantedObjects, secret::Secret},
+    model::{ClientIdentity, ClusterId, NodeName, WantedObjects, secret::Secret},
     snapshots::{record::Reports, seek::SnapshotFiles},
     state::ClusterState,
 };
@@ -126,6 +126,25 @@ impl RemoteSession for FleetSession {
         requests: &'a BTreeMap<NodeName, MeasureRequest>,
     ) -> BoxFuture<'a, BTreeMap<NodeName, Measured>> {
         self.session.measure(requests)
+    }
+
+    fn pod_images<'a>(
+        &'a self,
+        nodes: &'a BTreeSet<NodeName>,
+        _: Option<&'a ClusterId>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Result<BTreeSet<String>, Unreachable>>> {
+        let none = nodes.iter().map(|node| (node.clone(), Ok(BTreeSet::new())));
+        futures::future::ready(none.collect()).boxed()
+    }
+
+    fn export<'a>(
+        &'a self,
+        _: (&'a NodeName, Option<&'a ClusterId>),
+        _: &'a str,
+        _: tokio::sync::mpsc::Sender<bytes::Bytes>,
+    ) -> BoxFuture<'a, Result<(), StepError>> {
+        let none = StepError::Guard("no image is exported in this world".to_owned());
+        futures::future::ready(Err(none)).boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

@@ -116,6 +116,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         addons.push(coredns(knobs));
     }
     Desired {
+        bundle: None,
         etcd_tools: "rancher/mirrored-coreos-etcd:v3.6.7".to_owned(),
         agent: None,
         cluster_id: ClusterId(id.to_owned()),

@@ -623,6 +623,25 @@ impl RemoteSession for SimSession {
         Box::pin(async { measured })
     }
 
+    fn pod_images<'a>(
+        &'a self,
+        nodes: &'a BTreeSet<NodeName>,
+        _: Option<&'a ClusterId>,
+    ) -> BoxFuture<'a, BTreeMap<NodeName, Result<BTreeSet<String>, Unreachable>>> {
+        let none = nodes.iter().map(|node| (node.clone(), Ok(BTreeSet::new())));
+        futures::future::ready(none.collect()).boxed()
+    }
+
+    fn export<'a>(
+        &'a self,
+        _: (&'a NodeName, Option<&'a ClusterId>),
+        _: &'a str,
+        _: tokio::sync::mpsc::Sender<bytes::Bytes>,
+    ) -> BoxFuture<'a, Result<(), StepError>> {
+        let none = StepError::Guard("no image is exported in this world".to_owned());
+        futures::future::ready(Err(none)).boxed()
+    }
+
     fn heard(&self) -> Option<Instant> {
         *self.heard.lock().unwrap()
     }

@@ -340,6 +340,7 @@ impl Runner {
             last_snapshot: self.last_snapshot,
             home: None,
             given: None,
+            bundle: None,
             identity: self.identity.clone(),
             clock: self.clock.clone(),
             entropy: self.entropy,

@@ -48,8 +48,10 @@ fn on_host(
     match action {
         // Atomic, or without effect: nothing or all.
         HostAction::PullImage { .. }
+        | HostAction::LoadImage { .. }
         | HostAction::TryFlags { .. }
         | HostAction::ImportPause { .. }
+        | HostAction::ImportImage { .. }
         | HostAction::SetEtcdAside { .. }
         | HostAction::RestoreEtcd { .. }
         | HostAction::PutEtcdBack { .. }

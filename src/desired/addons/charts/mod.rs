@@ -6,9 +6,12 @@ mod nginx;
 mod traefik;
 mod values;
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::{
+    catalog::{Catalogue, ChartImages},
     config::{Ingress, Intent, Network},
     desired::{Chart, WantedChart, pki::Keys},
     model::KubernetesVersion,
@@ -34,6 +37,49 @@ pub(in crate::desired) fn wanted(intent: &Intent, keys: &Keys) -> Vec<WantedChar
     charts
         .map(|chart| complete(placed(chart, intent), intent, keys))
         .collect()
+}
+
+/// True where the intent asks for one.
+pub(in crate::desired) const fn any(intent: &Intent) -> bool {
+    let network = matches!(intent.network, Network::Canal(_) | Network::Calico(_));
+    let ingress = matches!(intent.ingress, Ingress::Nginx(_) | Ingress::Traefik(_));
+    network || ingress
+}
+
+/// The images that charts name, as far as the catalogue has them, and the add-ons of which it has none.
+pub(super) fn images(intent: &Intent) -> (BTreeSet<String>, BTreeSet<String>) {
+    let catalogue = Catalogue::builtin().ok();
+    let charts = catalogue.and_then(|catalogue| catalogue.chart_images(intent.version));
+    let ChartImages {
+        calico,
+        nginx,
+        webhook_certgen,
+        traefik,
+    } = charts.unwrap_or_default();
+    let own = catalogue.and_then(|catalogue| catalogue.images(intent.version));
+    let flannel = own.map(|own| own.flannel);
+    let network = match intent.network {
+        Network::Canal(_) => Some((canal::NAME, calico.zip(flannel).map(|(a, b)| vec![a, b]))),
+        // Its operator brings its own.
+        Network::Calico(_) => Some((calico::NAME, None)),
+        Network::Flannel(_) | Network::None => None,
+    };
+    let ingress = match intent.ingress {
+        Ingress::Nginx(_) => Some((
+            nginx::NAME,
+            nginx.zip(webhook_certgen).map(|(a, b)| vec![a, b]),
+        )),
+        Ingress::Traefik(_) => Some((traefik::NAME, traefik.map(|image| vec![image]))),
+        Ingress::None => None,
+    };
+    let (mut images, mut unlisted) = (BTreeSet::new(), BTreeSet::new());
+    for (name, named) in network.into_iter().chain(ingress) {
+        match named {
+            Some(named) => images.extend(named.iter().map(|it| intent.registries.place(it))),
+            None => drop(unlisted.insert(name.to_owned())),
+        }
+    }
+    (images, unlisted)
 }
 
 /// With its images from the registry that has the system images, unless the user's own values name another.
