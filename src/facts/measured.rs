@@ -475,8 +475,11 @@ mod tests {
     fn datagrams_to_this_machine_are_answered_where_nothing_listens() {
         let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         let taken = socket.local_addr().unwrap().port();
-        let free = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-        let free = free.local_addr().unwrap().port();
+        // Closed at once.
+        let free = {
+            let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            socket.local_addr().unwrap().port()
+        };
         let peer = |port| PeerPort {
             address: "127.0.0.1".to_owned(),
             port,

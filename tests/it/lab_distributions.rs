@@ -1,6 +1,7 @@
 //! Nodes of several releases of Debian, each with the Docker, containerd and systemd of its packages: `doctor` finds
 //! nothing, a cluster is made, left alone and removed, and nothing is left. `make test-versions ONLY=distributions` runs
-//! these, for the images of their nodes take minutes to build.
+//! these, for the images of their nodes take minutes to build. Debian 14 is not
+//! among them: its systemd needs cgroup v2, which not every machine with a lab has.
 
 use std::time::Instant;
 
@@ -22,17 +23,6 @@ fn profile(suite: Suite) -> Profile {
     }
 }
 
-/// Says so where no node of it can start on this machine.
-fn starts_here(suite: Suite) -> bool {
-    match suite.missing_here() {
-        Some(why) => {
-            tell(&format!("{} was not tried: {why}", suite.name()));
-            false
-        }
-        None => true,
-    }
-}
-
 /// Nothing prevents `up`, and there is no warning. How fast the disk is here does not matter.
 #[track_caller]
 fn is_healthy(site: &Site) {
@@ -44,9 +34,6 @@ fn is_healthy(site: &Site) {
 
 /// From a server of that release to a cluster and back.
 fn is_a_node_and_a_server_again(suite: Suite) {
-    if !starts_here(suite) {
-        return;
-    }
     let name = format!("on-{}", suite.name());
     let site = Site::of(&LabSpec::own(&name).node_of(suite, "n1", profile(suite)));
     // What iptables makes when it is first used is there before, too.
@@ -94,19 +81,10 @@ fn debian_13() {
     is_a_node_and_a_server_again(Suite::Trixie);
 }
 
-#[test]
-fn debian_14() {
-    is_a_node_and_a_server_again(Suite::Forky);
-}
-
 /// Also between them: long packets, and datagrams to a port that nothing listens on.
 #[test]
 fn doctor_finds_nothing_on_nodes_of_different_releases() {
-    let suites: Vec<Suite> = Suite::ALL
-        .into_iter()
-        .filter(|suite| starts_here(*suite))
-        .collect();
-    assert!(suites.len() >= 3, "{suites:?}");
+    let suites = [Suite::Bullseye, Suite::Bookworm, Suite::Trixie];
     let names: Vec<String> = (1..=suites.len())
         .map(|number| format!("n{number}"))
         .collect();

@@ -330,7 +330,16 @@ mod tests {
     /// no Debian.
     #[test]
     fn every_program_that_the_lab_runs_is_looked_for() {
-        let always = ["bash", "sh", "cat", "cp", "id", "systemctl", "apt-cache"];
+        let always = [
+            "bash",
+            "sh",
+            "cat",
+            "cp",
+            "id",
+            "nsenter",
+            "systemctl",
+            "apt-cache",
+        ];
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut seen = 0;
         for entry in source.read_dir().unwrap() {
