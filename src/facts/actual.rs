@@ -81,7 +81,7 @@ pub struct Unreachable {
     pub obstacle: Obstacle,
     /// The message without the node, where other nodes may have the same; not kept.
     #[serde(skip)]
-    pub alike: Option<Alike>,
+    pub alike: Option<Box<Alike>>,
 }
 
 impl Unreachable {
@@ -90,7 +90,7 @@ impl Unreachable {
         let why = with_causes(error);
         Self {
             class: error.class(),
-            alike: Alike::of(error, &why),
+            alike: Alike::of(error, &why).map(Box::new),
             why,
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
             obstacle: error.obstacle(),

@@ -47,7 +47,7 @@ impl Alike {
 impl Unreachable {
     /// What keeps us from the node, without its name: equal for nodes that fail alike.
     pub fn cause(&self) -> String {
-        match &self.alike {
+        match self.alike.as_deref() {
             Some(Alike { before, after, .. }) => format!("{before}it{after}"),
             None => self.why.clone(),
         }

@@ -332,12 +332,13 @@ impl KnownHosts {
     async fn decide(
         &self,
         endpoint: &Endpoint,
-        ShownKey {
-            key: text,
-            certificate,
-        }: &ShownKey,
+        shown: &ShownKey,
         verified: &[String],
     ) -> io::Result<HostKeyVerdict> {
+        let ShownKey {
+            key: text,
+            certificate,
+        } = shown;
         let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "unreadable host key");
         let key = parse_key(text).ok_or_else(unreadable)?;
         let _one = self.asking.lock().await;

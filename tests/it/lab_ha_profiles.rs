@@ -19,7 +19,7 @@ const NODES: [&str; 3] = ["n1", "n2", "n3"];
 fn three(name: &str, profile: Profile) -> Site {
     let spec = NODES
         .iter()
-        .fold(LabSpec::own(name), |spec, node| spec.node(*node, profile));
+        .fold(LabSpec::own(name), |spec, node| spec.node(node, profile));
     let site = Site::of(&spec);
     site.names(&NODES.map(|node| (node, ALL)));
     site

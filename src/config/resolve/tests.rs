@@ -292,27 +292,6 @@ fn values_of_the_wrong_type() {
     `ingress` (line 3): must be a mapping, is a single value
       write `ingress: {provider: none}`
     ");
-    // C17: whatever a person writes in the place of the section.
-    for (written, hint) in [
-        ("network: flannel", "write `network: {plugin: flannel}`"),
-        (
-            "network: cilium",
-            "write `network: {plugin: …}`; `plugin` is one of `canal`, `flannel`, `calico`, `none`",
-        ),
-        ("ingress: false", "write `ingress: {provider: none}`"),
-        ("monitoring: off", "write `monitoring: {provider: none}`"),
-        (
-            "authorization: rbac",
-            "write `authorization: {mode: …}`, with the value there",
-        ),
-        (
-            "bastion_host: jump",
-            "write `bastion_host: {address: …}`, with the value there",
-        ),
-    ] {
-        let said = bad(&format!("nodes: [{{address: a, user: b}}]\n{written}\n"));
-        assert!(said.contains(hint), "{written}: {said}");
-    }
     assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
     assert_snapshot!(bad(&node("port: 65536")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | 65536");
     assert_snapshot!(bad(&node("labels: [a]\n    taints: {a: b}")), @"
@@ -374,6 +353,31 @@ fn values_of_the_wrong_type() {
     assert_snapshot!(strategy("node_drain_input: {timeout: -1}"), @"`upgrade_strategy.node_drain_input.timeout` (line 8): must be a number of seconds, 1 or more");
     assert_snapshot!(strategy("node_drain_input: {grace_period: soon}"), @"`upgrade_strategy.node_drain_input.grace_period` (line 8): must be a number of seconds | soon");
     assert_snapshot!(bad(&and("cluster_name: {a: b}")), @"`cluster_name` (line 8): must be a single value, is a mapping");
+}
+
+/// C17: whatever a person writes in the place of the section.
+#[test]
+fn a_single_value_in_the_place_of_a_section() {
+    for (written, hint) in [
+        ("network: flannel", "write `network: {plugin: flannel}`"),
+        (
+            "network: cilium",
+            "write `network: {plugin: …}`; `plugin` is one of `canal`, `flannel`, `calico`, `none`",
+        ),
+        ("ingress: false", "write `ingress: {provider: none}`"),
+        ("monitoring: off", "write `monitoring: {provider: none}`"),
+        (
+            "authorization: rbac",
+            "write `authorization: {mode: …}`, with the value there",
+        ),
+        (
+            "bastion_host: jump",
+            "write `bastion_host: {address: …}`, with the value there",
+        ),
+    ] {
+        let said = bad(&format!("nodes: [{{address: a, user: b}}]\n{written}\n"));
+        assert!(said.contains(hint), "{written}: {said}");
+    }
 }
 
 #[test]
