@@ -28,9 +28,9 @@ use bytes::{Buf, Bytes};
 use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, client::Msg};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{Notify, OwnedSemaphorePermit, mpsc},
     task::JoinHandle,
-    time::Instant,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -38,6 +38,16 @@ use super::wire::Heard;
 
 /// How many bytes may wait for their reader before the stream is given up.
 const QUEUE_LIMIT: usize = 64 << 20;
+
+/// With so many bytes that wait, no more are taken from the connection until the reader has come closer: what is read
+/// more slowly than it comes, as onto a slow disk, is slowed down by TCP.
+const BRAKE: usize = 32 << 20;
+
+/// With so many, more are taken again.
+const RELEASE: usize = 24 << 20;
+
+/// So long a reader may let all others of the connection wait before its stream counts as unread.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether an SSH connection lives, and if not, why.
 #[derive(Clone, Default)]
@@ -127,6 +137,43 @@ struct Backlog {
     limit: usize,
     /// Something was thrown away: nothing after it may be read as if it were whole.
     given_up: AtomicBool,
+    /// Nothing was read during a whole [`PAUSE`]: there is no other until something is.
+    unread: AtomicBool,
+    /// Something was read.
+    read: Notify,
+}
+
+impl Backlog {
+    fn new(limit: usize) -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            limit,
+            given_up: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
+            read: Notify::new(),
+        }
+    }
+
+    fn take(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.unread.store(false, Ordering::Relaxed);
+        self.read.notify_one();
+    }
+
+    /// Waits for a reader that falls behind, but not for one that does not read at all.
+    async fn brake(&self) {
+        if self.unread.load(Ordering::Relaxed) {
+            return;
+        }
+        // Not so long that the connection would seem dead.
+        let end = Instant::now() + 2 * PAUSE;
+        while self.bytes.load(Ordering::Relaxed) > RELEASE && Instant::now() < end {
+            if timeout(PAUSE, self.read.notified()).await.is_err() {
+                self.unread.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
 }
 
 /// A channel's byte stream under the guard.
@@ -174,11 +221,7 @@ impl Guarded {
         let (reader, open) = channel.split();
         let writer = Box::pin(open.make_writer());
         let (tx, queue) = mpsc::unbounded_channel();
-        let backlog = Arc::new(Backlog {
-            bytes: AtomicUsize::new(0),
-            limit: QUEUE_LIMIT,
-            given_up: AtomicBool::new(false),
-        });
+        let backlog = Arc::new(Backlog::new(QUEUE_LIMIT));
         let pump = tokio::spawn(pump(reader, tx, Arc::clone(&backlog), link.clone()));
         let dead = Box::pin(link.cancelled());
         Self {
@@ -217,8 +260,8 @@ impl Guarded {
     }
 }
 
-/// Reads the channel dry, whatever its reader does: beyond the limit the bytes are thrown away
-/// and the stream fails, so that the connection stays usable.
+/// Reads the channel dry, whatever its reader does: one that is slow is waited for, and beyond the limit the bytes are
+/// thrown away and the stream fails, so that the connection stays usable.
 async fn pump(
     mut reader: ChannelReadHalf,
     tx: mpsc::UnboundedSender<Bytes>,
@@ -248,6 +291,12 @@ async fn pump(
         if !backlog.given_up.load(Ordering::Acquire) && tx.send(data).is_err() {
             return;
         }
+        if waiting > BRAKE && !backlog.given_up.load(Ordering::Acquire) {
+            tokio::select! {
+                () = backlog.brake() => {}
+                _ = link.died() => return,
+            }
+        }
     }
 }
 
@@ -270,7 +319,7 @@ impl AsyncRead for Guarded {
             }
             match ready!(this.queue.poll_recv(cx)) {
                 Some(chunk) => {
-                    this.backlog.bytes.fetch_sub(chunk.len(), Ordering::Relaxed);
+                    this.backlog.take(chunk.len());
                     this.current = chunk;
                 }
                 None if this.link.why().is_some() => return Poll::Ready(Err(this.link.error())),

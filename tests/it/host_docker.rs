@@ -593,6 +593,35 @@ async fn a_stream_that_is_read_later_is_whole() {
     assert!(all.is_sorted());
 }
 
+/// As onto a slow disk: there is more than may wait for its reader, and it comes faster than it is read.
+#[tokio::test]
+async fn a_stream_that_is_read_slowly_is_whole() {
+    const MEBIBYTES: usize = 100;
+    let fake = FakeHost::new();
+    fake.on_port(1, |mut stream| {
+        Box::pin(async move {
+            let chunk = vec![7; 1 << 20];
+            for _ in 0..MEBIBYTES {
+                stream.write_all(&chunk).await.unwrap();
+            }
+            stream.shutdown().await.unwrap();
+        })
+    });
+    let host = fake.connect().await.unwrap();
+    let mut stream = host.local_port(1).await.unwrap();
+    let (mut piece, mut all) = (vec![0; 1 << 20], 0);
+    loop {
+        let count = stream.read(&mut piece).await.unwrap();
+        if count == 0 {
+            break;
+        }
+        all += count;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(all, MEBIBYTES << 20);
+    host.images().await.unwrap();
+}
+
 #[tokio::test]
 async fn over_tcp_it_is_the_same() {
     let fake = FakeHost::new();
