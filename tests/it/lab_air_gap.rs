@@ -60,7 +60,7 @@ fn a_cluster_is_created_without_a_registry() {
     let plan = site
         .run_static(&["plan", "--full", "--image-bundle", "images.tar"])
         .well();
-    assert!(!plan.stdout.contains("pull "), "{plan:?}");
+    assert!(!plan.stdout.contains("  pull "), "{plan:?}");
     site.run_static(&["up", "--yes", "--image-bundle", "images.tar"])
         .well();
     assert_eq!(site.ready().len(), NODES.len());

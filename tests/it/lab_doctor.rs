@@ -26,7 +26,7 @@ struct Fault {
     cure: Cure,
 }
 
-const FAULTS: [Fault; 34] = [
+const FAULTS: [Fault; 33] = [
     Fault {
         what: "sshd does not run",
         plant: "systemctl stop ssh.socket ssh 2>/dev/null; systemctl stop ssh",
@@ -235,12 +235,12 @@ const FAULTS: [Fault; 34] = [
         what: "containerd is started in a way that is not known",
         plant: "mkdir /etc/systemd/system/containerd.service.d && \
                 printf '[Service]\\nExecStart=\\nExecStart=/usr/bin/containerd --address /run/other.sock\\n' \
-                >/etc/systemd/system/containerd.service.d/other.conf",
+                >/etc/systemd/system/containerd.service.d/other.conf && systemctl daemon-reload",
         code: 2,
         says: "started with flags that rke-operator does not know",
         cure: Cure::Done(
             "systemctl edit containerd",
-            "rm -r /etc/systemd/system/containerd.service.d",
+            "rm -r /etc/systemd/system/containerd.service.d && systemctl daemon-reload",
         ),
     },
     Fault {
@@ -250,13 +250,6 @@ const FAULTS: [Fault; 34] = [
         code: 2,
         says: "MiB free at `/var/lib`",
         cure: Cure::Done("docker image prune -a", "rm /var/lib/lab-fill"),
-    },
-    Fault {
-        what: "k3s was here",
-        plant: "mkdir -p /etc/rancher/k3s && touch /etc/rancher/k3s/k3s.yaml",
-        code: 2,
-        says: "another Kubernetes is or was on node `n2`",
-        cure: Cure::Done("k3s-uninstall.sh", "rm -r /etc/rancher"),
     },
     Fault {
         what: "datagrams are dropped",
