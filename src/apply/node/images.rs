@@ -214,7 +214,7 @@ fn shown(reporter: &Reporter, total: u64) -> impl Fn(u64) + Send + 'static {
     move |done| reporter.progress(done.min(total), total, "bytes")
 }
 
-fn present(image: &str, names: &BTreeSet<String>) -> bool {
+pub(super) fn present(image: &str, names: &BTreeSet<String>) -> bool {
     let name = familiar(image);
     names.iter().any(|known| familiar(known) == name)
 }

@@ -1,6 +1,6 @@
 //! The program that takes snapshots, and its image: both come with its container, because nothing else waits for them.
 
-use super::images::pull;
+use super::images::{present, pull};
 use crate::{
     apply::{
         executor::{Executor, ExecutorError, failed},
@@ -25,7 +25,15 @@ pub(in crate::apply) async fn prepare(
     if component != Component::Snapshots || has_image(&spec.image, run.facts(host)?) {
         return Ok(());
     }
-    let login = run.context.desired()?.registries.login(&spec.image);
+    let desired = run.context.desired()?;
+    // The run may have loaded it out of a bundle, after the survey.
+    if desired.bundle.is_some() {
+        let there = host.images().await.map_err(failed)?;
+        if present(&spec.image, &there) {
+            return Ok(());
+        }
+    }
+    let login = desired.registries.login(&spec.image);
     let pull = pull(host, &spec.image, login, reporter, stop);
     Box::pin(pull).await.map(drop)
 }
