@@ -29,18 +29,13 @@ pub(in crate::plan) fn load(
             }
             None => continue,
         };
-        let bytes = |image: &str| Some(bundle.images.get(&familiar(image))?.bytes);
+        let bundled =
+            |image: &String| Some((image.clone(), bundle.images.get(&familiar(image))?.bytes));
+        let step = |why, action| Step::on(name, Cause::New, why, action);
         let lacks = docker.iter().filter(|image| !present(image, facts));
-        steps.extend(lacks.filter_map(|image| {
-            let bytes = bytes(image)?;
-            let image = image.clone();
+        steps.extend(lacks.filter_map(bundled).map(|(image, bytes)| {
             let why = "this node's Docker does not have it";
-            Some(Step::on(
-                name,
-                Cause::New,
-                why,
-                HostAction::LoadImage { image, bytes },
-            ))
+            step(why, HostAction::LoadImage { image, bytes })
         }));
         let Some(there) = pods.get(name) else {
             continue;
@@ -49,16 +44,9 @@ pub(in crate::plan) fn load(
             .pods
             .iter()
             .filter(|image| !there.contains(&canonical(image)));
-        steps.extend(lacks.filter_map(|image| {
-            let bytes = bytes(image)?;
-            let image = image.clone();
+        steps.extend(lacks.filter_map(bundled).map(|(image, bytes)| {
             let why = "this node's containerd does not have it";
-            Some(Step::on(
-                name,
-                Cause::New,
-                why,
-                HostAction::ImportImage { image, bytes },
-            ))
+            step(why, HostAction::ImportImage { image, bytes })
         }));
     }
     notes.extend(lacking(bundle, &BTreeSet::new()));
