@@ -112,6 +112,7 @@ docs: ## Writes what is generated: the reference pages, the custom resource defi
 site: ## The documents as a site in target/site; needs mdbook
 	@command -v mdbook >/dev/null || { echo 'mdbook is missing: cargo install mdbook' >&2; exit 1; }
 	mdbook build
+	cargo nextest run --locked --test it --run-ignored only -E 'test(/docs_site::every_link_of_the_built_site/)'
 
 clean: ## Removes what was built here; the lab's cache of images stays
 	cargo clean

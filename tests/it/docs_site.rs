@@ -218,17 +218,15 @@ fn attributes(html: &str, name: &str) -> BTreeSet<String> {
     values.map(|(value, _)| value.to_owned()).collect()
 }
 
-/// What is made of the pages may still differ from what their links ask for.
+/// What is made of the pages may still differ from what their links ask for. `make site` runs it.
 #[test]
+#[ignore = "needs mdbook"]
 fn every_link_of_the_built_site_leads_somewhere() {
     let folder = tempfile::tempdir().expect("a folder");
     let site = folder.path().canonicalize().expect("a path");
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").arg(root()).arg("--dest-dir").arg(&site);
-    // Where it is not installed, `.ci/run` says so.
-    let Ok(output) = mdbook.output() else {
-        return;
-    };
+    let output = mdbook.output().expect("mdbook runs");
     assert!(output.status.success(), "{output:?}");
     let mut built = Vec::new();
     files(&site, "html", &mut built);
