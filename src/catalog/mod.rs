@@ -206,6 +206,12 @@ pub fn familiar(image: &str) -> String {
     tagged(name.strip_prefix("library/").unwrap_or(name))
 }
 
+/// Whether Docker has an image, among the names that it lists.
+pub fn is_listed(image: &str, names: &BTreeSet<String>) -> bool {
+    let name = familiar(image);
+    names.iter().any(|known| familiar(known) == name)
+}
+
 /// The reference as containerd lists it: `nginx` is `docker.io/library/nginx:latest`.
 pub fn canonical(image: &str) -> String {
     let familiar = familiar(image);

@@ -27,6 +27,7 @@ mod registry;
 mod sample;
 pub mod secret;
 mod shell;
+mod size;
 mod snapshots;
 mod spec;
 mod upgrade;
@@ -60,6 +61,7 @@ pub use registry::{
 pub use sample::{Sample, samples};
 pub use secret::Secret;
 pub use shell::shell_word;
+pub use size::megabytes;
 pub use snapshots::{AccessKeys, AgentProgram, Bucket, Retention, SnapshotPolicy};
 pub use spec::*;
 pub use upgrade::*;

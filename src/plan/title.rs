@@ -1,6 +1,7 @@
 //! What a step does, in one line without the node. Pure.
 
 use super::{Action, ClusterAction, HostAction, LocalAction, Step};
+use crate::model::megabytes;
 
 /// One line that names what a step does, without the node.
 pub fn title(step: &Step) -> String {
@@ -15,10 +16,6 @@ pub fn title(step: &Step) -> String {
         }
         .to_owned(),
     }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
 fn on_host(action: &HostAction) -> String {

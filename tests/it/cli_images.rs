@@ -253,6 +253,20 @@ async fn the_plan_loads_what_the_bundle_has() {
     );
 }
 
+/// Both commands that take a bundle refuse it, with all of these words.
+async fn refuse(site: &Site, words: &[&str]) {
+    for command in [
+        &["up", "--yes", "--image-bundle", "bundle.tar"][..],
+        &["images", "load", "bundle.tar"],
+    ] {
+        let ran = site.run(command).await;
+        assert_eq!(ran.code, Some(1), "{ran}");
+        for words in words {
+            assert!(ran.stderr.contains(words), "{ran}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_damaged_or_for_other_machines_changes_nothing() {
     let site = Site::new().await;
@@ -268,37 +282,25 @@ async fn what_is_damaged_or_for_other_machines_changes_nothing() {
     std::fs::write(&path, &damaged).unwrap();
     let connections = site.node.connections();
     let state = site.state();
-    for command in [
-        &["up", "--yes", "--image-bundle", "bundle.tar"][..],
-        &["images", "load", "bundle.tar"],
-    ] {
-        let ran = site.run(command).await;
-        assert_eq!(ran.code, Some(1), "{ran}");
-        assert!(
-            ran.stderr
-                .contains("the bundle `bundle.tar` is damaged: `blobs/sha256/"),
-            "{ran}"
-        );
-    }
+    refuse(
+        &site,
+        &["the bundle `bundle.tar` is damaged: `blobs/sha256/"],
+    )
+    .await;
     assert_eq!(site.node.connections(), connections, "no node is touched");
     assert_eq!(site.state(), state);
 
     std::fs::write(&path, &whole).unwrap();
     site.node.docker().info["Architecture"] = json!("aarch64");
     let state = site.state();
-    for command in [
-        &["up", "--yes", "--image-bundle", "bundle.tar"][..],
-        &["images", "load", "bundle.tar"],
-    ] {
-        let ran = site.run(command).await;
-        assert_eq!(ran.code, Some(1), "{ran}");
-        assert!(ran.stderr.contains("node `n1` is linux/arm64"), "{ran}");
-        assert!(
-            ran.stderr
-                .contains("`rke-operator images save --platform linux/arm64`"),
-            "{ran}"
-        );
-    }
+    refuse(
+        &site,
+        &[
+            "node `n1` is linux/arm64",
+            "`rke-operator images save --platform linux/arm64`",
+        ],
+    )
+    .await;
     assert_eq!(site.state(), state);
 }
 

@@ -386,7 +386,7 @@ async fn an_agent_that_has_nothing_or_is_not_there() {
     assert_eq!(host.connections(), 0, "nothing is dialled without a key");
 }
 
-fn keygen(folder: &Path, arguments: &[&str]) {
+pub(crate) fn keygen(folder: &Path, arguments: &[&str]) {
     let made = Command::new("ssh-keygen")
         .current_dir(folder)
         .arg("-q")

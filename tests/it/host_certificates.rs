@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use rke_operator::{
     error::Explain as _,
@@ -11,17 +11,7 @@ use rke_operator::{
 };
 use tempfile::TempDir;
 
-use crate::fake::FakeHost;
-
-fn keygen(folder: &Path, arguments: &[&str]) {
-    let made = Command::new("ssh-keygen")
-        .current_dir(folder)
-        .arg("-q")
-        .args(arguments)
-        .status()
-        .expect("this test needs ssh-keygen of the package openssh-client");
-    assert!(made.success(), "{arguments:?}");
-}
+use crate::{fake::FakeHost, host_bastion::keygen};
 
 /// An authority of this kind, which signs the host's key with these options.
 fn certified(kind: &str, options: &[&str]) -> (FakeHost, TempDir) {

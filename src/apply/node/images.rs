@@ -16,10 +16,10 @@ use crate::{
         stop::Stop,
     },
     bundle::{Archive, Bundle, BundleError, Image},
-    catalog::{canonical, familiar},
+    catalog::{canonical, familiar, is_listed},
     facts::HostFacts,
     host::Host,
-    model::{CLAIM, ClusterId, FILES_IMAGE, NO_CLUSTER, RegistryLogin, path},
+    model::{CLAIM, ClusterId, FILES_IMAGE, NO_CLUSTER, RegistryLogin, megabytes, path},
 };
 
 const PAUSE: &str = include_str!("pause.sh");
@@ -45,7 +45,7 @@ pub(in crate::apply) async fn pull(
     tokio::select! {
         pulled = host.pull(image, login, &progress) => {
             let bytes = pulled.map_err(failed)?;
-            let detail = Some(format!("{} MB", bytes.div_ceil(1_000_000)));
+            let detail = Some(megabytes(bytes));
             Ok(Done { detail, ..Done::default() })
         }
         _ = stop.stopped() => Err(StepError::Stopped),
@@ -68,7 +68,7 @@ pub(in crate::apply) async fn load(
         // One that breaks off leaves no tag.
         _ = stop.stopped() => return Err(StepError::Stopped),
     }
-    if !present(image, &host.images().await.map_err(failed)?) {
+    if !is_listed(image, &host.images().await.map_err(failed)?) {
         let what = format!("Docker has loaded the archive of `{image}`, and does not list it");
         return Err(node_error(host, &what, &[]));
     }
@@ -201,7 +201,7 @@ fn archive(bundle: &Bundle, image: &str) -> Result<Archive, StepError> {
 
 fn sized(archive: &Archive) -> (u64, Done) {
     let bytes = archive.bytes();
-    let detail = Some(format!("{} MB", bytes.div_ceil(1_000_000)));
+    let detail = Some(megabytes(bytes));
     let done = Done {
         detail,
         ..Done::default()
@@ -212,11 +212,6 @@ fn sized(archive: &Archive) -> (u64, Done) {
 fn shown(reporter: &Reporter, total: u64) -> impl Fn(u64) + Send + 'static {
     let reporter = reporter.clone();
     move |done| reporter.progress(done.min(total), total, "bytes")
-}
-
-pub(super) fn present(image: &str, names: &BTreeSet<String>) -> bool {
-    let name = familiar(image);
-    names.iter().any(|known| familiar(known) == name)
 }
 
 pub(in crate::apply) async fn import_pause(

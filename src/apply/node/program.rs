@@ -1,12 +1,13 @@
 //! The program that takes snapshots, and its image: both come with its container, because nothing else waits for them.
 
-use super::images::{present, pull};
+use super::images::pull;
 use crate::{
     apply::{
         executor::{Executor, ExecutorError, failed},
         step::{Reporter, StepError},
         stop::Stop,
     },
+    catalog::is_listed,
     error::ErrorClass,
     host::Host,
     model::{AgentProgram, Component, ContainerSpec},
@@ -29,7 +30,7 @@ pub(in crate::apply) async fn prepare(
     // The run may have loaded it out of a bundle, after the survey.
     if desired.bundle.is_some() {
         let there = host.images().await.map_err(failed)?;
-        if present(&spec.image, &there) {
+        if is_listed(&spec.image, &there) {
             return Ok(());
         }
     }

@@ -7,7 +7,10 @@
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use super::{Paint, Room, screen::clip};
-use crate::apply::event::{Event, RunOutcome, StepId, StepOutcome};
+use crate::{
+    apply::event::{Event, RunOutcome, StepId, StepOutcome},
+    model::megabytes,
+};
 
 /// How long a step may take before a line says that it still runs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -361,11 +364,6 @@ fn progress(done: u64, total: u64, unit: &str, waiting_for: Option<&str>) -> Str
     } else {
         amount
     }
-}
-
-/// Decimal megabytes, as registries count.
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
 /// A count with its noun.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Need;
 use crate::{
-    catalog::tagged, desired::DesiredHost, facts::HostFacts, model::Component, plan::Cause,
+    catalog::is_listed, desired::DesiredHost, facts::HostFacts, model::Component, plan::Cause,
 };
 
 /// An image that has to be pulled.
@@ -51,26 +51,22 @@ fn cause(
 /// Docker lists short names: `docker.io/library/nginx` is `nginx:latest` there. It lists no
 /// digests, so an image that is named by one counts as present when a container runs it.
 pub(crate) fn present(image: &str, facts: &HostFacts) -> bool {
-    let short = short(image);
-    facts.images.iter().any(|have| self::short(have) == short)
+    is_listed(image, &facts.images)
         || (image.contains('@') && facts.containers.values().any(|fact| fact.image == image))
-}
-
-fn short(image: &str) -> String {
-    let name = image.strip_prefix("docker.io/").unwrap_or(image);
-    let name = name.strip_prefix("library/").unwrap_or(name);
-    tagged(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use crate::catalog::familiar;
 
     #[test]
     fn names_are_compared_as_docker_lists_them() {
-        assert_eq!(short("docker.io/library/nginx"), "nginx:latest");
-        assert_eq!(short("docker.io/rancher/pause:3.6"), "rancher/pause:3.6");
-        assert_eq!(short("reg.example:5000/a/b"), "reg.example:5000/a/b:latest");
-        assert_eq!(short("a/b@sha256:00"), "a/b@sha256:00");
+        assert_eq!(familiar("docker.io/library/nginx"), "nginx:latest");
+        assert_eq!(familiar("docker.io/rancher/pause:3.6"), "rancher/pause:3.6");
+        assert_eq!(
+            familiar("reg.example:5000/a/b"),
+            "reg.example:5000/a/b:latest"
+        );
+        assert_eq!(familiar("a/b@sha256:00"), "a/b@sha256:00");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use rke_operator::{
     apply::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
@@ -131,20 +131,18 @@ impl RemoteSession for FleetSession {
     fn pod_images<'a>(
         &'a self,
         nodes: &'a BTreeSet<NodeName>,
-        _: Option<&'a ClusterId>,
+        id: Option<&'a ClusterId>,
     ) -> BoxFuture<'a, BTreeMap<NodeName, Result<BTreeSet<String>, Unreachable>>> {
-        let none = nodes.iter().map(|node| (node.clone(), Ok(BTreeSet::new())));
-        futures::future::ready(none.collect()).boxed()
+        self.session.pod_images(nodes, id)
     }
 
     fn export<'a>(
         &'a self,
-        _: (&'a NodeName, Option<&'a ClusterId>),
-        _: &'a str,
-        _: tokio::sync::mpsc::Sender<bytes::Bytes>,
+        of: (&'a NodeName, Option<&'a ClusterId>),
+        image: &'a str,
+        take: tokio::sync::mpsc::Sender<bytes::Bytes>,
     ) -> BoxFuture<'a, Result<(), StepError>> {
-        let none = StepError::Guard("no image is exported in this world".to_owned());
-        futures::future::ready(Err(none)).boxed()
+        self.session.export(of, image, take)
     }
 
     fn heard(&self) -> Option<Instant> {
