@@ -50,7 +50,7 @@ use crate::{
     workload::{Apis, Kinds},
 };
 
-/// How many nodes are asked at once.
+/// How many nodes list their images at once.
 const WIDTH: usize = 32;
 
 /// Where nodes are met.

@@ -37,7 +37,7 @@ impl Segment {
     }
 }
 
-/// The archive of one image: `docker load` gives it exactly the name that was asked for.
+/// The archive of one image: `docker load` tags it with exactly the requested name.
 #[derive(Clone, Debug)]
 pub struct Archive {
     path: PathBuf,

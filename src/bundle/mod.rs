@@ -1,5 +1,5 @@
 //! Bundles of images: one tar archive that `docker load` takes, too. What `images save` writes is an OCI image layout with
-//! Docker's `manifest.json` next to it, in which shared layers are stored once; what `docker save` writes is read as well.
+//! Docker's `manifest.json`; layers that images share are stored once. Archives that `docker save` wrote are read as well.
 //!
 //! May touch: the bundle's file, and the registries that images are saved from. Must not: reach nodes, or decide which
 //! images a cluster needs.

@@ -1,5 +1,5 @@
-//! Images out of their registries, as the distribution specification has it: a manifest, for one platform, and its blobs. What
-//! was cut off is asked for from where it ended.
+//! Pulls images from their registries by the OCI distribution specification: a manifest for one platform, and its blobs. An
+//! interrupted download resumes at the byte where it ended.
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -74,7 +74,7 @@ pub enum RegistryError {
         image: String,
         /// Its host.
         registry: String,
-        /// The one that was asked for.
+        /// The requested platform.
         platform: ImagePlatform,
         /// Those that there are.
         has: String,

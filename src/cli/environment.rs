@@ -76,7 +76,7 @@ impl Opening {
         }
     }
 
-    /// A key that a person accepts at the question is recorded by every command, as ssh does: it is asked about once.
+    /// Every command records a key that a person accepts at the prompt, as ssh does, so it prompts only once.
     const fn records(&self) -> bool {
         self.record_host_keys || !self.accept_new_host_keys
     }

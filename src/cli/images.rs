@@ -33,12 +33,12 @@ use crate::{
     environment::Environment,
     error::{ErrorClass, Explain, distinct},
     facts::Unreachable,
-    model::{ImagePlatform, NodeName, quoted},
+    model::{ImagePlatform, NodeName, megabytes, quoted},
 };
 
 /// How often what was downloaded is shown.
 const REDRAW: Duration = Duration::from_millis(200);
-/// How often an image is asked for again from a node that is away.
+/// How many attempts there are to copy an image from a node that does not answer.
 const TRIES: u64 = 5;
 
 /// Why no bundle comes of it.
@@ -62,7 +62,7 @@ pub(super) enum ImagesError {
         image: String,
         /// For which machines it is.
         is: ImagePlatform,
-        /// What was asked for, or the first one is for.
+        /// The requested platform, or that of the first image.
         wanted: ImagePlatform,
     },
     /// The node.
@@ -422,10 +422,6 @@ impl Shown {
             megabytes(done)
         }
     }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
 /// Work on a disk that Ctrl-C need not wait for.

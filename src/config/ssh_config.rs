@@ -71,7 +71,7 @@ pub struct SshJump {
 }
 
 impl SshJump {
-    /// What `ssh` is asked about it.
+    /// The query to `ssh -G` for it.
     pub fn query(&self) -> SshQuery {
         let Self {
             address,
@@ -409,7 +409,7 @@ pub struct SshHostKeys {
     pub global_files: Option<Vec<String>>,
 }
 
-/// All that the configuration was asked about.
+/// The results of all queries to `ssh -G`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SshConfig {
     hosts: BTreeMap<SshQuery, SshHost>,

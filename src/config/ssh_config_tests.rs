@@ -119,7 +119,7 @@ proxycommand none",
     assert_eq!(host, expected);
 }
 
-/// The config names both: the SSH config is asked with them, and repeats them.
+/// The config names both: the query to `ssh -G` has them, and its output repeats them.
 #[test]
 fn what_the_config_names_wins() {
     let query = SshQuery {

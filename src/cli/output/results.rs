@@ -42,7 +42,7 @@ struct PlanStage<'a> {
     /// Internal: what a failure in one queue means for the others.
     #[schemars(with = "Value")]
     on_failure: &'a OnFailure,
-    /// The queues, in the order in which they begin.
+    /// The queues, in the order in which they start.
     queues: Vec<PlanQueue<'a>>,
 }
 

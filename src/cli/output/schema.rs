@@ -220,7 +220,7 @@ pub const ROWS: &[Row] = &[
     Row {
         command: "cert info",
         prints: Prints::Result(define::<Vec<CertificateStatus>>),
-        when: "The state was read. An array, in which each certificate is an object.",
+        when: "The state was read. An array with an object for each certificate.",
         example: include_str!("examples/cert-info.json"),
         exits: &[
             ("0", "all of them were read"),

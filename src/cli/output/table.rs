@@ -111,7 +111,7 @@ pub(super) fn tree(branches: &[Branch], page: Page) -> String {
     lines.join("\n")
 }
 
-/// A plain table, one line a row. Where the page is too narrow, columns in which nothing is known are left out; then
+/// A plain table, one line a row. If the page is too narrow, columns without a known value are omitted; then
 /// names are clipped, as long as they stay different, and then the last column.
 pub(super) fn plain(heading: &[&'static str], rows: &[Vec<Cell>], page: Page) -> String {
     let heading: Vec<Cell> = heading.iter().map(|text| Cell::calm(*text)).collect();

@@ -212,7 +212,7 @@ impl<'a> Keys<'a> {
         Some(self.of_agent(socket, &named, only))
     }
 
-    /// `named`: the files of keys whose public halves come first, or of which alone some are tried.
+    /// `named`: files of keys. The agent tries these keys first; with `only_named`, no others.
     fn of_agent(&self, socket: PathBuf, named: &[&str], only_named: bool) -> Proof {
         let public = named.iter().map(|path| self.sources.public_key_at(path));
         Proof {
@@ -227,7 +227,7 @@ impl<'a> Keys<'a> {
     }
 
     /// As the SSH config says, where that says something: the first of its keys that can be used as it is, else its
-    /// agent with them, else one of them whose passphrase a person is asked for. `None`: it says nothing.
+    /// agent with them, else one of them with a passphrase, for which a person is prompted. `None`: it says nothing.
     fn of_ssh_config(
         &mut self,
         at: &Cursor<'_>,
