@@ -24,6 +24,11 @@ const NARROW: Page = Page {
     columns: Some(80),
 };
 
+const NARROWEST: Page = Page {
+    paint: Paint::OFF,
+    columns: Some(40),
+};
+
 const PIPE: Page = Page {
     paint: Paint::OFF,
     columns: None,
@@ -156,10 +161,13 @@ fn what_is_wrong_and_what_differs_are_told_apart() {
         let status = status(&runner, &edited).await;
         assert_eq!(status.cluster.health, Health::Degraded);
         assert_eq!(status.cluster.agrees_with_config, Some(false));
-        let narrow = shown(&status, NARROW);
-        let too_wide = narrow.lines().find(|line| line.chars().count() > 80);
-        assert_eq!(too_wide, None);
-        assert_snapshot!(narrow);
+        for (page, columns) in [(NARROW, 80), (NARROWEST, 40)] {
+            let text = shown(&status, page);
+            let too_wide = text.lines().find(|line| line.chars().count() > columns);
+            assert_eq!(too_wide, None);
+        }
+        assert_snapshot!(shown(&status, NARROW));
+        assert_snapshot!("narrowest", shown(&status, NARROWEST));
         assert_snapshot!("wide", shown(&status, PIPE));
         let healthy = made(&five(), 5).await;
         let healthy = self::status(&healthy, &five()).await;

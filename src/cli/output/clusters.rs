@@ -9,6 +9,8 @@ use crate::api::observed::{ObservedCluster, ObservedCounts, ObservedHealth, Obse
 
 /// From this width on there is room for every column.
 const WIDE: usize = 120;
+/// Omitted on a narrow terminal.
+const SPARE: [&str; 3] = ["SEEN", "NODES", "VERSION"];
 
 /// The table.
 pub fn render(clusters: &[ObservedCluster], page: Page) -> String {
@@ -21,7 +23,7 @@ pub fn render(clusters: &[ObservedCluster], page: Page) -> String {
         &["NAME", "VERSION", "NODES", "AVAIL", "READY", "SEEN", "WHY"]
     };
     let rows: Vec<Vec<Cell>> = clusters.iter().map(|one| row(one, wide)).collect();
-    plain(heading, &rows, page)
+    plain(heading, &SPARE, &rows, page)
 }
 
 /// `500 clusters: 498 healthy, 1 degraded, 1 unavailable`

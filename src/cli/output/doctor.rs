@@ -23,13 +23,20 @@ const HEADING: [&str; 8] = [
     "SYSTEM",
 ];
 
+/// Omitted on a narrow terminal.
+const SPARE: [&str; 5] = ["CONTAINERD", "DOCKER", "MEMORY", "DISK", "CPU"];
+
 /// The whole diagnosis.
 pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) -> String {
     let rows: Vec<Vec<Cell>> = diagnosis.nodes.iter().map(row).collect();
     let nodes = count(diagnosis.nodes.len(), "node");
     let mut sections = vec![
-        format!("`{config}` is valid: {nodes}, Kubernetes {version}"),
-        plain(&HEADING, &rows, page),
+        paragraph(
+            "",
+            &format!("`{config}` is valid: {nodes}, Kubernetes {version}"),
+            page,
+        ),
+        plain(&HEADING, &SPARE, &rows, page),
     ];
     sections.extend(of_ssh_config(diagnosis, page));
     for (severity, heading) in [
@@ -176,7 +183,7 @@ fn summary(diagnosis: &Diagnosis, page: Page) -> String {
     if warnings > 0 {
         parts.push(count(warnings, "warning"));
     }
-    parts.join("; ")
+    paragraph("", &parts.join("; "), page)
 }
 
 #[cfg(test)]

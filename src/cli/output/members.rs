@@ -11,6 +11,9 @@ const HEADING: [&str; 8] = [
     "NODE", "MEMBER", "ROLE", "INDEX", "VERSION", "DATABASE", "IN USE", "QUOTA",
 ];
 
+/// Omitted on a narrow terminal.
+const SPARE: [&str; 5] = ["QUOTA", "IN USE", "INDEX", "DATABASE", "VERSION"];
+
 /// The members, as far as one of them told.
 pub fn render(etcd: &EtcdStatus, page: Page) -> String {
     let mut lines = vec![format!("etcd: {}", quorum(etcd))];
@@ -22,7 +25,7 @@ pub fn render(etcd: &EtcdStatus, page: Page) -> String {
     });
     let rows: Vec<Vec<Cell>> = members.chain(without).collect();
     if !rows.is_empty() {
-        lines.push(plain(&HEADING, &rows, page));
+        lines.push(plain(&HEADING, &SPARE, &rows, page));
     }
     for alarm in &etcd.alarms {
         let text = format!("alarm {} of member {}", alarm.alarm, alarm.member_id);

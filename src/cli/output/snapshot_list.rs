@@ -12,6 +12,9 @@ use crate::{
 
 const HEADING: [&str; 6] = ["WHERE", "NAME", "TAKEN", "SIZE", "BY", "GRADE"];
 
+/// Omitted on a narrow terminal. The name says when it was taken, and is what a restore needs.
+const SPARE: [&str; 3] = ["TAKEN", "BY", "SIZE"];
+
 /// All of them.
 pub fn render(all: &Snapshots, page: Page) -> String {
     let rows: Vec<Vec<Cell>> = all
@@ -27,7 +30,7 @@ pub fn render(all: &Snapshots, page: Page) -> String {
     if rows.is_empty() {
         lines.push("no snapshots were found".to_owned());
     } else {
-        lines.push(plain(&HEADING, &rows, page));
+        lines.push(plain(&HEADING, &SPARE, &rows, page));
     }
     for (node, found) in &all.nodes {
         lines.extend(remarks(node, found).map(|(tone, text)| match tone {

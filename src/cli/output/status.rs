@@ -21,12 +21,14 @@ use crate::{
 
 /// From here on a certificate's days are something to look at: two runs of `up` may be missed.
 const FEW_DAYS: i64 = 60;
+/// Columns that are omitted on a narrow terminal.
+const SPARE: [&str; 4] = ["DATABASE", "AGE", "VERSION", "CERTS"];
 
 /// The whole status.
 pub fn render(status: &Status, config: &str, page: Page) -> String {
     let mut sections = vec![head(status, config, page)];
     let branches = branches(status);
-    sections.push(tree(&branches, page));
+    sections.push(tree(&branches, &SPARE, page));
     sections.push(problems(status, page));
     sections.push(differences(status, config, page));
     sections.retain(|section| !section.is_empty());
@@ -42,7 +44,11 @@ fn head(status: &Status, config: &str, page: Page) -> String {
         Health::Unavailable => paint.bad("does not answer"),
         Health::Absent => paint.warn("has no state: it was not created yet, or its state is lost"),
     };
-    let mut lines = vec![format!("cluster `{}` {health}", cluster.name)];
+    let mut lines = vec![paragraph(
+        "",
+        &format!("cluster `{}` {health}", cluster.name),
+        page,
+    )];
     let mut say = |what: &str, text: &str| {
         lines.push(paragraph(&format!("  {what:<13} "), text, page));
     };
@@ -385,7 +391,8 @@ fn differences(status: &Status, config: &str, page: Page) -> String {
         let hints = refusal.hints.iter().map(String::as_str).filter(said);
         lines.extend(hint_lines(hints, page));
     } else if !differences.targets.is_empty() {
-        lines.push(format!("\n`up` would change it to match `{config}`"));
+        let text = format!("`up` would change it to match `{config}`");
+        lines.push(format!("\n{}", paragraph("", &text, page)));
         let targets = differences.targets.iter();
         lines.extend(targets.flat_map(|target| summed(target, page)));
         let hint = "`rke-operator plan` shows every step";

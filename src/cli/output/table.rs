@@ -71,40 +71,51 @@ const TWIG: usize = 3;
 const SHORTEST: usize = 8;
 /// What the last column of a plain table has before names are clipped.
 const LAST: usize = 24;
+/// What it has before columns are omitted.
+const LEAST: usize = 16;
 
 /// The branches, with their names in one column. Where the page is too narrow, names are clipped, as long as they
-/// stay different.
-pub(super) fn tree(branches: &[Branch], page: Page) -> String {
-    let columns: Vec<Vec<usize>> = branches.iter().map(widths).collect();
+/// stay different, and then the spare columns are omitted, the first of them first.
+pub(super) fn tree(branches: &[Branch], spare: &[&str], page: Page) -> String {
+    let rows = branches.iter().flat_map(|branch| &branch.rows);
+    let longest = rows.clone().filter_map(|row| row.first());
+    let longest = longest.map(Cell::width).max().unwrap_or(0);
+    let (_, shortest) = Cut::of(rows.clone(), SHORTEST.min(longest));
+    let tables: Vec<Vec<Vec<Cell>>> = branches
+        .iter()
+        .map(|branch| {
+            let table = headed(&branch.heading, &branch.rows);
+            fitted(table, spare, page, |widths| {
+                TWIG + shortest + behind_name(widths)
+            })
+        })
+        .collect();
+    let columns: Vec<Vec<usize>> = tables.iter().map(|table| twigged(table)).collect();
     let name = columns.iter().filter_map(|widths| widths.first());
     let name = name.copied().max().unwrap_or(0);
     let room = columns
         .iter()
         .map(|widths| {
-            let others: usize = widths.iter().skip(1).map(|width| width + GAP).sum();
-            let room = page.columns.map(|page| page.saturating_sub(others));
-            room.map_or(name, |room| name.min(room.max(TWIG + SHORTEST)))
+            let room = page.columns;
+            let room = room.map(|page| page.saturating_sub(behind_name(widths)));
+            room.map_or(name, |room| name.min(room.max(TWIG + shortest)))
         })
         .min()
         .unwrap_or(name);
-    let rows = branches.iter().flat_map(|branch| &branch.rows);
     let (cut, width) = Cut::of(rows, room.saturating_sub(TWIG));
     let name = name.min(width + TWIG);
     let mut lines = Vec::new();
-    for (branch, mut widths) in branches.iter().zip(columns) {
+    for (table, mut widths) in tables.iter().zip(columns) {
         if let Some(first) = widths.first_mut() {
             *first = name;
         }
         lines.push(String::new());
-        let heading: Vec<Cell> = branch
-            .heading
-            .iter()
-            .map(|text| Cell::calm(*text))
-            .collect();
-        lines.push(line("", &heading, &widths, (page.paint, Cut::End)));
-        for (at, row) in branch.rows.iter().enumerate() {
-            let last = at + 1 == branch.rows.len();
-            let twig = if last { "└─ " } else { "├─ " };
+        for (at, row) in table.iter().enumerate() {
+            let (twig, cut) = match at {
+                0 => ("", Cut::End),
+                last if last + 1 == table.len() => ("└─ ", cut),
+                1.. => ("├─ ", cut),
+            };
             lines.push(line(twig, row, &widths, (page.paint, cut)));
         }
     }
@@ -112,20 +123,19 @@ pub(super) fn tree(branches: &[Branch], page: Page) -> String {
 }
 
 /// A plain table, one line a row. If the page is too narrow, columns without a known value are omitted; then
-/// names are clipped, as long as they stay different, and then the last column.
-pub(super) fn plain(heading: &[&'static str], rows: &[Vec<Cell>], page: Page) -> String {
-    let heading: Vec<Cell> = heading.iter().map(|text| Cell::calm(*text)).collect();
-    let table: Vec<Vec<Cell>> = std::iter::once(heading)
-        .chain(rows.iter().cloned())
-        .collect();
-    let needed = |table: &[Vec<Cell>]| {
-        let widths = widest(table);
-        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
-    };
-    let table = match page.columns {
-        Some(columns) if needed(&table) > columns => known(&table),
-        Some(_) | None => table,
-    };
+/// names are clipped, as long as they stay different, and the last column; then the spare columns are omitted, the
+/// first of them first.
+pub(super) fn plain(
+    heading: &[&'static str],
+    spare: &[&str],
+    rows: &[Vec<Cell>],
+    page: Page,
+) -> String {
+    let (_, shortest) = Cut::of(rows.iter(), SHORTEST);
+    let table = fitted(headed(heading, rows), spare, page, |widths| {
+        let last = widths.last().copied().unwrap_or(0);
+        shortest + behind_name(widths) - last + last.min(LEAST)
+    });
     let mut widths = widest(&table);
     let last = widths.pop().unwrap_or(0);
     let gaps = GAP * widths.len();
@@ -153,6 +163,51 @@ pub(super) fn plain(heading: &[&'static str], rows: &[Vec<Cell>], page: Page) ->
         line("", &row, &widths, (page.paint, cut))
     });
     shown.collect::<Vec<_>>().join("\n")
+}
+
+/// The rows under their heading.
+fn headed(heading: &[&'static str], rows: &[Vec<Cell>]) -> Vec<Vec<Cell>> {
+    let heading = heading.iter().map(|text| Cell::calm(*text)).collect();
+    std::iter::once(heading)
+        .chain(rows.iter().cloned())
+        .collect()
+}
+
+/// The table without the columns that do not fit: those without a known value, then the spare ones, as long as what it
+/// needs at least, from the widths of its columns, is more than the page has.
+fn fitted(
+    table: Vec<Vec<Cell>>,
+    spare: &[&str],
+    page: Page,
+    least: impl Fn(&[usize]) -> usize,
+) -> Vec<Vec<Cell>> {
+    let Some(columns) = page.columns else {
+        return table;
+    };
+    let widths = widest(&table);
+    let whole = widths.first().copied().unwrap_or(0) + behind_name(&widths);
+    if whole <= columns {
+        return table;
+    }
+    let mut table = known(&table);
+    for name in spare {
+        if least(&widest(&table)) <= columns {
+            break;
+        }
+        let heading = table.first();
+        let at = heading.and_then(|row| row.iter().position(|cell| cell.text == *name));
+        if let Some(at) = at {
+            for row in &mut table {
+                row.remove(at);
+            }
+        }
+    }
+    table
+}
+
+/// What stands behind the names, with the gaps.
+fn behind_name(widths: &[usize]) -> usize {
+    widths.iter().skip(1).map(|width| width + GAP).sum()
 }
 
 /// As wide as the widest cell of each column.
@@ -229,17 +284,12 @@ impl Cut {
 }
 
 /// As wide as the widest cell of each column. Names stand behind their twigs.
-fn widths(branch: &Branch) -> Vec<usize> {
-    let mut widths: Vec<usize> = branch
-        .heading
-        .iter()
-        .map(|text| text.chars().count())
-        .collect();
-    for row in &branch.rows {
-        for (at, (width, cell)) in widths.iter_mut().zip(row).enumerate() {
-            let twig = if at == 0 { TWIG } else { 0 };
-            *width = (*width).max(cell.width() + twig);
-        }
+fn twigged(table: &[Vec<Cell>]) -> Vec<usize> {
+    let mut widths = widest(table);
+    let names = table.iter().skip(1).filter_map(|row| row.first());
+    let longest = names.map(|name| name.width() + TWIG).max();
+    if let (Some(first), Some(longest)) = (widths.first_mut(), longest) {
+        *first = (*first).max(longest);
     }
     widths
 }
@@ -288,19 +338,43 @@ mod tests {
         let heading = ["NODE", "CPU", "SYSTEM"];
         let rows = ["192.168.77.101", "192.168.77.102"].map(row);
         assert_eq!(
-            plain(&heading, &rows, NARROW),
+            plain(&heading, &[], &rows, NARROW),
             "NODE      SYSTEM\n….77.101  does not answ…\n….77.102  does not answ…"
         );
         let rows = ["worker-1.dc1.example", "worker-2.dc1.example"].map(row);
         assert_eq!(
-            plain(&heading, &rows, NARROW),
+            plain(&heading, &[], &rows, NARROW),
             "NODE       SYSTEM\nworker-1…  does not ans…\nworker-2…  does not ans…"
         );
         let wide = Page {
             columns: Some(80),
             ..NARROW
         };
-        assert!(plain(&heading, &rows, wide).starts_with("NODE                  CPU  SYSTEM\n"));
+        assert!(
+            plain(&heading, &[], &rows, wide).starts_with("NODE                  CPU  SYSTEM\n")
+        );
+    }
+
+    #[test]
+    fn spare_columns_are_omitted_in_their_order_and_only_as_many_as_it_takes() {
+        let heading = ["NODE", "MEMBER", "SIZE", "BY", "STATE"];
+        let cells = ["worker-1.example", "a1b2c3", "40 MiB", "timer", "good"];
+        let rows = [cells.map(Cell::calm).to_vec()];
+        let at = |columns| {
+            let columns = Some(columns);
+            plain(&heading, &["BY", "SIZE"], &rows, Page { columns, ..NARROW })
+        };
+        assert_eq!(
+            at(38),
+            "NODE      MEMBER  SIZE    BY     STATE\nworker-…  a1b2c3  40 MiB  timer  good"
+        );
+        assert_eq!(
+            at(37),
+            "NODE            MEMBER  SIZE    STATE\nworker-1.exam…  a1b2c3  40 MiB  good"
+        );
+        assert_eq!(at(24), "NODE       MEMBER  STATE\nworker-1…  a1b2c3  good");
+        // What is not spare stays.
+        assert_eq!(at(10), at(23));
     }
 
     #[test]
@@ -321,7 +395,7 @@ mod tests {
                     ],
                 ],
             };
-            tree(&[branch], Page { paint, ..NARROW })
+            tree(&[branch], &[], Page { paint, ..NARROW })
         };
         assert_eq!(
             branch(Paint::OFF),
