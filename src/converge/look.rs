@@ -423,8 +423,6 @@ pub(super) async fn read<'i>(
     so_far: &SoFar,
     kept: KeptFacts,
 ) -> Result<Reading<'i>, Error> {
-    let now = environment.clock.now();
-    let seed = Seed::new((environment.entropy)());
     let (loaded, revision) = match environment.store.load().await? {
         Loaded::Absent => (None, None),
         Loaded::Present { saved, revision } => (Some(*saved), Some(revision)),
@@ -454,6 +452,9 @@ pub(super) async fn read<'i>(
     wanted.authorities = environment.authorities.is_some();
     wanted.since = replaced(environment, loaded.as_ref());
     wanted.identity = matches!(purpose, AnyPurpose::Removal(_));
+    // As the survey begins: the clocks of nodes are compared with it.
+    let now = environment.clock.now();
+    let seed = Seed::new((environment.entropy)());
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
     let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted, kept);

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use schemars::JsonSchema;
@@ -30,13 +31,26 @@ pub struct HostFacts {
     pub clock: Option<ClockFact>,
 }
 
-/// What a node's clock showed in the middle of the question.
+/// What a node's clock showed when the survey began: a node may be asked much later, as when a person is asked about its
+/// host key first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockFact {
     /// Seconds since 1970, UTC.
     pub unix_seconds: i64,
     /// How far off that may be because the answer took its time.
     pub uncertainty_ms: u32,
+}
+
+impl ClockFact {
+    /// From what it showed, in whole seconds, to a question that was asked so long after the survey began and took so
+    /// long.
+    pub fn of(unix_seconds: i64, after: Duration, took: Duration) -> Self {
+        let uncertainty = took + Duration::from_secs(1);
+        Self {
+            unix_seconds: unix_seconds.saturating_sub_unsigned(after.as_secs()),
+            uncertainty_ms: u32::try_from(uncertainty.as_millis()).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 impl HostFacts {
@@ -241,5 +255,29 @@ impl FileFact {
     /// True where both the user and the group are these.
     pub fn is_of(&self, owner: Owner) -> bool {
         (self.uid, self.gid) == (owner.uid.into(), owner.gid.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However late a node is asked, its clock is compared with the moment at which the survey began.
+        #[test]
+        fn a_right_clock_is_right_within_its_uncertainty(
+            begun in 0_u64..2_000_000_000_000,
+            after in 0_u64..1_000_000,
+            took in 0_u64..30_000,
+            within in 0_u64..30_000,
+        ) {
+            let millis = Duration::from_millis;
+            let shown = (begun + after + within.min(took)) / 1000;
+            let clock = ClockFact::of(i64::try_from(shown).unwrap(), millis(after), millis(took));
+            let off = i128::from(clock.unix_seconds) * 1000 - i128::from(begun);
+            prop_assert!(off.abs() <= i128::from(clock.uncertainty_ms), "{off} ms");
+        }
     }
 }

@@ -45,6 +45,9 @@ use crate::{config::Login, model::printable};
 const CONNECT: Duration = Duration::from_secs(10);
 /// Each half of the handshake must be done after this.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(20);
+/// A person who is asked about a key may take longer than sshd waits for a login (`LoginGraceTime`, 120 s by default,
+/// often less): after this a new connection is made, on which the key is known.
+const ASKED: Duration = Duration::from_secs(15);
 /// The first channel must be open after this: before it sshd begins the session, for which it may ask a name server
 /// or systemd-logind, with time-outs of 25 s each.
 const BEGIN: Duration = Duration::from_secs(60);
@@ -127,13 +130,19 @@ impl Session {
             problem,
         };
         let identity = Identity::of(&login.credential).await.map_err(unusable)?;
-        let link = Link::default();
-        // On every way out of here but the last the stream ends.
-        let in_use = Arc::new(InUse(link.clone()));
-        let begun = Instant::now();
-        tracing::debug!(to = %at, user = login.user, "connecting");
-        let shaking = handshake(at, keys, dial, link.clone(), heard).await;
-        let (handle, key) = shaking.inspect_err(|_| link.cut("given up".to_owned()))?;
+        let (begun, link, in_use, handle, key) = loop {
+            let link = Link::default();
+            // On every way out of here but the last the stream ends.
+            let in_use = Arc::new(InUse(link.clone()));
+            let begun = Instant::now();
+            tracing::debug!(to = %at, user = login.user, "connecting");
+            let shaking = handshake(at, keys, dial, link.clone(), heard).await;
+            let shaken = shaking.inspect_err(|_| link.cut("given up".to_owned()))?;
+            if let Some((handle, key)) = shaken {
+                break (begun, link, in_use, handle, key);
+            }
+            link.cut("too old".to_owned());
+        };
         let shaken = begun.elapsed();
         let version = heard.version();
         tracing::debug!(to = %at, ?shaken, version, "SSH session");
@@ -459,14 +468,15 @@ fn slow(at: &Arc<Place>, phase: Phase, limit: Duration, heard: &Heard) -> HostEr
     }
 }
 
-/// From TCP to an encrypted connection with a host that is trusted.
+/// From TCP to an encrypted connection with a host that is trusted; `None` where that took a person so long that sshd
+/// may not wait for the login any more.
 async fn handshake(
     at: &Arc<Place>,
     keys: &Trust<'_>,
     dial: &dyn Dial,
     link: Link,
     heard: &Arc<Heard>,
-) -> Result<(client::Handle<Handler>, String), HostError> {
+) -> Result<Option<(client::Handle<Handler>, String)>, HostError> {
     let here = || Arc::clone(at);
     let stream = timeout(CONNECT, dial.dial(&at.endpoint))
         .await
@@ -520,7 +530,11 @@ async fn handshake(
             certificate,
             answer,
         }) => {
+            let asked = Instant::now();
             let text = verify(at, keys, &key, certificate).await?;
+            if asked.elapsed() > ASKED {
+                return Ok(None);
+            }
             let _ = answer.send(true);
             Some(text)
         }
@@ -531,7 +545,7 @@ async fn handshake(
         .map_err(|_| slow())?
         .map_err(failed)?;
     match verified {
-        Some(key) => Ok((handle, key)),
+        Some(key) => Ok(Some((handle, key))),
         None => Err(failed(russh::Error::UnknownKey)),
     }
 }

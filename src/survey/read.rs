@@ -46,7 +46,8 @@ const DOCKER_ROOT: &str = "/var/lib/docker";
 const SWITCH_PAUSE: Duration = Duration::from_millis(500);
 /// Until a node whose connection was lost is dialled again.
 const AWAY_PAUSE: Duration = Duration::from_secs(2);
-/// All the questions to one node together, with a connection that is tried again.
+/// All the questions to one node together, with a connection that is tried again. The first connection has other
+/// limits, and a person may be asked about the host's key.
 const HOST_LIMIT: Duration = Duration::from_secs(100);
 
 /// The folders below which a survey reads files: those that [`crate::desired`] writes to.
@@ -73,6 +74,7 @@ pub async fn read(
     wanted: &WantedObjects,
     kept: KeptFacts,
 ) -> Actual {
+    let begun = Instant::now();
     let known = saved.as_ref().zip(engine);
     let planes = async {
         let (saved, engine) = known?;
@@ -82,7 +84,7 @@ pub async fn read(
         let (saved, engine) = known.filter(|_| wanted.etcd.is_none())?;
         Some(Box::pin(members::early(hosts, saved, &engine.etcd)).await)
     };
-    let views = Box::pin(host_views(hosts, kept, &wanted.peers));
+    let views = Box::pin(host_views(hosts, kept, &wanted.peers, begun));
     let (views, planes, members) = tokio::join!(views, planes, members);
     let planes = async {
         let Some(((saved, engine), asked)) = known.zip(planes) else {
@@ -132,6 +134,7 @@ async fn host_views(
     hosts: &Hosts,
     mut kept: KeptFacts,
     peers: &BTreeMap<NodeName, BTreeSet<PeerPort>>,
+    begun: Instant,
 ) -> BTreeMap<NodeName, HostView> {
     let mut same = SameContents::default();
     stream::iter(hosts.names())
@@ -140,7 +143,7 @@ async fn host_views(
             async move {
                 let view = match facts {
                     Some(facts) => HostView::Reachable(facts),
-                    None => Box::pin(host_view(hosts, &name, peers.get(&name))).await,
+                    None => Box::pin(host_view(hosts, &name, peers.get(&name), begun)).await,
                 };
                 (name, view)
             }
@@ -156,15 +159,21 @@ async fn host_views(
         .await
 }
 
-async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerPort>>) -> HostView {
+async fn host_view(
+    hosts: &Hosts,
+    name: &NodeName,
+    peers: Option<&BTreeSet<PeerPort>>,
+    begun: Instant,
+) -> HostView {
     let _shown = hosts.awaited().begin(name);
+    let mut open = Box::pin(hosts.open(name)).await;
     let facts = async {
         let mut connected = false;
         loop {
-            let error = match hosts.open(name).await {
+            let error = match open {
                 Ok(host) => {
                     connected = true;
-                    match Box::pin(host_facts(&host, peers)).await {
+                    match Box::pin(host_facts(&host, peers, begun)).await {
                         Ok(facts) => return Ok(facts),
                         Err(error) if host.is_alive() => return Err(Unreachable::of(&error)),
                         Err(error) => Arc::new(error),
@@ -179,6 +188,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerP
                 return Err(Unreachable::of(&*error));
             }
             sleep(AWAY_PAUSE).await;
+            open = hosts.open(name).await;
         }
     };
     match timeout(HOST_LIMIT, facts).await {
@@ -201,6 +211,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerP
 async fn host_facts(
     host: &Host,
     peers: Option<&BTreeSet<PeerPort>>,
+    begun: Instant,
 ) -> Result<HostFacts, HostError> {
     let arguments = system::arguments(host.address(), peers.into_iter().flatten());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -214,22 +225,19 @@ async fn host_facts(
             let ((output, took), docker) = tokio::join!(script, Box::pin(docker));
             let output = output?;
             if !system::is_switching(&output.stdout) {
-                return Ok::<_, HostError>((took, output, docker));
+                return Ok::<_, HostError>((asked, took, output, docker));
             }
             sleep(SWITCH_PAUSE).await;
         }
     };
     let (asked, forwards) = tokio::join!(asking, forwards);
-    let (took, output, docker) = asked?;
+    let (asked, took, output, docker) = asked?;
     let ((mut docker, free), (containers, files), images) = docker?;
     let mut system = system::parse(&output.stdout)
         .ok_or_else(|| host.half_an_answer(&format!("{}\n{}", output.stdout, output.stderr)))?;
-    // The node tells whole seconds.
-    let uncertainty = took + Duration::from_secs(1);
-    let clock = system.clock.map(|unix_seconds| ClockFact {
-        unix_seconds,
-        uncertainty_ms: u32::try_from(uncertainty.as_millis()).unwrap_or(u32::MAX),
-    });
+    let clock = system
+        .clock
+        .map(|shown| ClockFact::of(shown, asked.duration_since(begun), took));
     system.host_key = Some(host.host_key().to_owned());
     system.bastion_keys = host.bastion_keys().to_vec();
     system.no_port_forwarding = !forwards?;

@@ -145,6 +145,30 @@ async fn a_connection_that_is_reset_once_is_made_again() {
     }
 }
 
+/// sshd closes a connection on which nobody logs in (`LoginGraceTime`): after a long question it is made again.
+#[tokio::test(start_paused = true)]
+async fn a_person_who_is_asked_about_a_host_key_may_take_their_time() {
+    for (seconds, connections) in [(2, 1), (150, 2)] {
+        let server = Before::new(b"", true, 0);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let keys = Policy::Ask(Box::new(move |_, _, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                true
+            })
+        }));
+        let keys = KnownHosts::from_text("`known_hosts`", "", keys);
+        let (endpoint, login) = (FakeHost::endpoint(), server.host.login());
+        let node = NodeName::from("n1");
+        let host = Host::connect(&node, &endpoint, &login, &keys, &server).await;
+        host.unwrap();
+        assert_eq!(server.dialled.load(Ordering::SeqCst), connections);
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
 /// B7: sshd says so, and for how long it does is known from its defaults.
 #[tokio::test(start_paused = true)]
 async fn a_penalty_is_waited_for_and_its_reason_is_said() {
