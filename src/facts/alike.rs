@@ -1,6 +1,6 @@
 //! One cause that keeps several nodes from answering is shown once, with their names. Pure.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use super::Unreachable;
 use crate::{
@@ -40,8 +40,30 @@ impl Alike {
             .map(|bastion| format!("; through the bastion host {bastion}"));
         let way = way.unwrap_or_default();
         let (count, names) = (names.len(), some_ranges(names));
+        // The nodes are the subject of the sentence.
+        let after = match before.as_str() {
+            "" => of_many(after),
+            _ => Cow::Borrowed(after.as_str()),
+        };
         format!("{before}{count} nodes ({names}{way}){after}")
     }
+}
+
+/// Verbs that messages have behind the node's name, of one and of several.
+const VERBS: [(&str, &str); 4] = [
+    ("is", "are"),
+    ("has", "have"),
+    ("does", "do"),
+    ("refuses", "refuse"),
+];
+
+/// What stands behind one node's name, behind several.
+fn of_many(after: &str) -> Cow<'_, str> {
+    let of_verb = VERBS.iter().find_map(|(one, many)| {
+        let rest = after.strip_prefix(' ')?.strip_prefix(one)?;
+        rest.starts_with(' ').then(|| format!(" {many}{rest}"))
+    });
+    of_verb.map_or(Cow::Borrowed(after), Cow::Owned)
 }
 
 impl Unreachable {
@@ -174,6 +196,33 @@ mod tests {
         cannot reach 2 nodes (n4, n5; through the bastion host jump): no route to host
           hint: nothing answers there: is the node up, and is that its address?
         ");
+    }
+
+    #[test]
+    fn a_verb_agrees_with_its_nodes() {
+        let of = |before: &str, after: &str| Alike {
+            before: before.to_owned(),
+            after: after.to_owned(),
+            through: None,
+        };
+        let (one, two) = (NodeName::from("n1"), NodeName::from("n2"));
+        let names = [&one, &two].into();
+        let refused = of("", " refuses the login of `rke`").of_several(&names);
+        assert_eq!(refused, "2 nodes (n1, n2) refuse the login of `rke`");
+        let key = of("the host key of ", " has changed").of_several(&names);
+        assert_eq!(key, "the host key of 2 nodes (n1, n2) has changed");
+    }
+
+    /// A new message whose verb is not in the table would be wrong of several nodes.
+    #[test]
+    fn the_verb_of_each_message_is_known() {
+        let source = include_str!("../host/error.rs");
+        let of_node = source.split("\"{at} ").skip(1);
+        let verbs: Vec<&str> = of_node
+            .filter_map(|after| after.split_whitespace().next())
+            .filter(|verb| *verb != "did" && !VERBS.iter().any(|(one, _)| one == verb))
+            .collect();
+        assert_eq!(verbs, Vec::<&str>::new());
     }
 
     /// One line for a bastion host that is down, with the nodes behind it.

@@ -41,8 +41,8 @@ pub fn render(plan: &Plan) -> String {
     render_on(plan, Detail::Short, None)
 }
 
-/// The same, in short or with every node by name, every file and every digest. Disruptions and notes are sentences: on a
-/// terminal they are wrapped at so many columns.
+/// The same, in short or with every node by name, every file and every digest. On a
+/// terminal lines are wrapped at so many columns, but for values, which stay as they are.
 pub fn render_on(plan: &Plan, detail: Detail, columns: Option<usize>) -> String {
     let mut out = String::new();
     let disruptions = disruptions(plan);
@@ -55,7 +55,7 @@ pub fn render_on(plan: &Plan, detail: Detail, columns: Option<usize>) -> String 
     }
     for stage in plan.stages.iter().filter(|stage| !stage.is_empty()) {
         line(&mut out, 0, &stage.name);
-        entries(&mut out, stage, detail);
+        entries(&mut out, stage, detail, columns);
         out.push('\n');
     }
     if !plan.notes.is_empty() {
@@ -242,7 +242,8 @@ fn joined(stage: &Stage, detail: Detail, many: &BTreeSet<Head>) -> Vec<Entry> {
     entries
 }
 
-fn entries(out: &mut String, stage: &Stage, detail: Detail) {
+fn entries(out: &mut String, stage: &Stage, detail: Detail, columns: Option<usize>) {
+    let widest = columns.map_or(WIDTH, |columns| columns.min(WIDTH));
     let entries: Vec<_> = grouped(stage, detail)
         .into_iter()
         .map(|entry| (listed(&entry.targets, detail), entry.shown))
@@ -260,12 +261,13 @@ fn entries(out: &mut String, stage: &Stage, detail: Detail) {
             fields: _,
         } = &shown.head;
         let mark = if *disrupts { '!' } else { ' ' };
-        let head = format!("{mark} {on:width$}  {title}");
-        if head.chars().count() + 2 + why.chars().count() <= WIDTH {
-            line(out, 0, &format!("{head}: {why}"));
+        let head = format!("{mark} {on:width$}  ");
+        let length = |text: &str| text.chars().count();
+        if length(&head) + length(title) + 2 + length(why) <= widest {
+            line(out, 0, &format!("{head}{title}: {why}"));
         } else {
-            line(out, 0, &head);
-            line(out, 6, why);
+            line(out, 0, &wrapped(&head, title, columns));
+            line(out, 0, &wrapped(&" ".repeat(6), why, columns));
         }
         for difference in shown.differences(detail) {
             for part in difference.lines() {
@@ -382,7 +384,7 @@ mod tests {
         let stage = |nodes: u8| Stage::of("images", 1, (1..=nodes).map(step));
         let text = |nodes| {
             let mut out = String::new();
-            entries(&mut out, &stage(nodes), Detail::Short);
+            entries(&mut out, &stage(nodes), Detail::Short, None);
             out
         };
         let two = [

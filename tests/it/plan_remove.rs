@@ -63,7 +63,7 @@ fn invariant_03_lost_state_is_an_error_that_says_how_to_get_it_back() {
     let (world, _) = settled();
     let error = plan::remove(None, &world.observe(&Shell::default())).unwrap_err();
     assert_eq!(error.class(), ErrorClass::User);
-    insta::assert_snapshot!(error, @"node `n1` belongs to cluster `cluster-a` (id `a`), and the state that would prove that it is this one is not there");
+    insta::assert_snapshot!(error, @"node `n1` belongs to cluster `cluster-a` (id `a`), and there is no saved state that says whether that is the cluster to remove");
     assert!(error.hints().iter().any(|hint| hint.contains("--recover")));
 }
 

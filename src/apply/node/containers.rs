@@ -319,7 +319,7 @@ pub(in crate::apply) async fn await_age(
                 return Ok(Ok(()));
             }
             Ok(Err(format!(
-                "its clients begin anew, {} s left",
+                "its clients reconnect first, {} s left",
                 left.as_secs()
             )))
         },

@@ -2,7 +2,7 @@
 
 use super::{
     Page,
-    status::{kind, quorum},
+    status::{by_node, kind, quorum},
     table::{Cell, Tone, plain},
 };
 use crate::status::{EtcdStatus, MemberState};
@@ -17,7 +17,8 @@ const SPARE: [&str; 5] = ["QUOTA", "IN USE", "INDEX", "DATABASE", "VERSION"];
 /// The members, as far as one of them told.
 pub fn render(etcd: &EtcdStatus, page: Page) -> String {
     let mut lines = vec![format!("etcd: {}", quorum(etcd))];
-    let members = etcd.members.iter().map(|member| row(member, etcd));
+    let members = by_node(&etcd.members).into_iter();
+    let members = members.map(|member| row(member, etcd));
     let without = etcd.nodes_without_member.iter().map(|node| {
         let mut row = vec![Cell::calm(&node.0), Cell::toned("none", Tone::Bad)];
         row.resize_with(HEADING.len(), || Cell::or_dash(None));

@@ -93,7 +93,7 @@ fn agreement(status: &Status, config: &str) -> String {
 pub fn snapshots(snapshots: &SnapshotStatus) -> String {
     let nodes = count(snapshots.nodes.len(), "node");
     let Some(newest) = &snapshots.newest else {
-        return format!("none yet; {nodes} to take them");
+        return format!("none yet; to be taken on {nodes}");
     };
     let grade = match newest.grade {
         Grade::Proven => "proven",
@@ -109,7 +109,7 @@ pub fn snapshots(snapshots: &SnapshotStatus) -> String {
         }) => format!("; the newest copy is of {}", shown(copy.taken_at)),
     };
     format!(
-        "the newest of {nodes} at {} on {}, {grade}{copied}",
+        "the newest: {} on {}, {grade}{copied}; taken on {nodes}",
         shown(newest.taken_at),
         newest.node
     )
@@ -181,7 +181,7 @@ fn branches(status: &Status) -> Vec<Branch> {
         ];
         [own, common(&plane.node)].concat()
     });
-    let members = status.etcd.members.iter().map(|member| {
+    let members = by_node(&status.etcd.members).into_iter().map(|member| {
         let node = member.node.as_ref();
         let own = vec![
             node.map_or_else(
@@ -237,6 +237,13 @@ fn branches(status: &Status) -> Vec<Branch> {
         .into_iter()
         .filter(|branch| !branch.rows.is_empty())
         .collect()
+}
+
+/// In the order of the other tables. Members on no known node come last.
+pub(super) fn by_node(members: &[MemberState]) -> Vec<&MemberState> {
+    let mut members: Vec<&MemberState> = members.iter().collect();
+    members.sort_by_key(|member| (member.node.is_none(), member.node.as_ref()));
+    members
 }
 
 /// It has a row in one of the first three branches.

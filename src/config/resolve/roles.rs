@@ -69,7 +69,7 @@ pub(super) fn odd_etcd(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found)
             at.problem(format!(
                 "{members} nodes have the role `etcd`, an even number"
             ))
-            .hint("it survives no more failures than one member fewer: use 1, 3 or 5"),
+            .hint("one member fewer survives as many failures: use 1, 3 or 5"),
         );
     }
 }

@@ -998,7 +998,7 @@ fn an_even_number_of_etcd_members_is_warned_about() {
         .collect();
     assert_snapshot!(told.join("\n"), @"
     `nodes` (line 1): 2 nodes have the role `etcd`, an even number
-      it survives no more failures than one member fewer: use 1, 3 or 5
+      one member fewer survives as many failures: use 1, 3 or 5
     ");
 }
 

@@ -259,6 +259,10 @@ fn nowhere(silent: &[NodeName]) -> String {
     )
 }
 
+/// The usual cause: another folder, or another machine.
+const ELSEWHERE: &str = "if this config describes that cluster, run the command in the folder that has its state, \
+    `<config>.rke-operator.json`, or copy that file next to this config";
+
 /// How a lost state is had back.
 fn recover_hint(id: &str) -> Cow<'static, str> {
     format!(
@@ -280,7 +284,7 @@ fn outdated(id: &str, copies: &[OtherCopy]) -> Vec<Cow<'static, str>> {
         hints.push("if this cluster owns these data from now on: `kubectl -n kube-system delete secret rke-operator-state`".into());
     }
     if hints.is_empty() {
-        hints.push("if somebody else ran `up` last, go on with the state file from there (of a `Cluster`: with the Secret of its state)".into());
+        hints.push("if another person ran `up` last, use the state file of that run (of a `Cluster`: the Secret of its state)".into());
         hints.push(
             format!(
                 "or take over the newest copy with `--recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
@@ -336,7 +340,9 @@ impl Explain for PkiError {
                 );
                 hints
             }
-            Self::NewButClaimed { id, .. } => vec![recover_hint(&id.0), ANOTHER.into()],
+            Self::NewButClaimed { id, .. } => {
+                vec![ELSEWHERE.into(), recover_hint(&id.0), ANOTHER.into()]
+            }
             Self::NewButPki { node, path } => vec![
                 recover_hint(ITS_ID),
                 format!("if a Kubernetes was here and is gone, look at `{path}` on node `{node}`, and delete it if nothing needs it").into(),

@@ -722,7 +722,8 @@ fn new_keys_are_refused_with_what_was_found_where() {
     assert!(unreadable.hints()[0].contains("sudo ls -A /var/lib/etcd"));
     for error in [claimed, pki, etcd] {
         assert_eq!(error.class(), ErrorClass::User);
-        assert!(error.hints()[0].contains("--recover"));
+        let recovers = |hint: &std::borrow::Cow<'_, str>| hint.contains("--recover");
+        assert!(error.hints().iter().any(recovers), "{:?}", error.hints());
     }
 }
 
@@ -902,7 +903,8 @@ fn recovery_wants_the_id_of_the_cluster_that_the_nodes_carry() {
     // The refusal without it names the id that was found.
     let error = reuse_or_issue(&intent, &have, 9).unwrap_err();
     let typed = format!("--recover {}", desired.cluster_id);
-    assert!(error.hints()[0].contains(&typed), "{:?}", error.hints());
+    let named = error.hints().iter().any(|hint| hint.contains(&typed));
+    assert!(named, "{:?}", error.hints());
 }
 
 #[test]

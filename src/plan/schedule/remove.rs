@@ -314,13 +314,13 @@ fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
                 errors.push(PreflightError {
                     node: Some(host.clone()),
                     message: format!(
-                        "node `{host}` belongs to cluster `{}` (id `{}`), and the state that \
-                         would prove that it is this one is not there",
+                        "node `{host}` belongs to cluster `{}` (id `{}`), and there is no saved state \
+                         that says whether that is the cluster to remove",
                         text(label::CLUSTER_NAME),
                         text(label::CLUSTER_ID)
                     ),
                     hints: vec![
-                        "run it on the machine that has the state file".to_owned(),
+                        "run it in the folder that has the state of that cluster".to_owned(),
                         format!(
                             "if it is lost: `rke-operator up --recover {0}` (a `Cluster` has the annotation \
                              `clusterprovisioner.rke.io/recover: {0}`) reads the keys back from the nodes; \

@@ -269,10 +269,10 @@ pub(super) fn keeps(component: Component, host: &HostDiff<'_>, diff: &Diff<'_>) 
 }
 
 /// How long who asks an API server needs after its start until nobody remembers that it was away: Kubernetes'
-/// clients wait longer after each try that failed, up to a minute, and begin anew after two minutes without one.
+/// clients wait longer after each try that failed, up to a minute, and start over after two minutes without one.
 const CLIENTS_RETURN: u16 = 150;
 
-/// An API server that its clients have lost lately is left alone until they begin anew: after three or four times
+/// An API server that its clients have lost lately is left alone until they have started over: after three or four times
 /// within two minutes the controller manager that leads is blind for so long that it takes all nodes for gone.
 fn clients_return(
     component: Component,
