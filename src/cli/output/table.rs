@@ -69,18 +69,18 @@ const GAP: usize = 2;
 const TWIG: usize = 3;
 /// A name is not clipped below this.
 const SHORTEST: usize = 8;
-/// What the last column of a plain table has before names are clipped.
+/// Columns are omitted before a name that is no longer than this is clipped: a row is found by its name.
+const WHOLE: usize = 16;
+/// What the last column of a plain table has before longer names are clipped.
 const LAST: usize = 24;
 /// What it has before columns are omitted.
-const LEAST: usize = 16;
+const LEAST: usize = 14;
 
 /// The branches, with their names in one column. Where the page is too narrow, names are clipped, as long as they
 /// stay different, and then the spare columns are omitted, the first of them first.
 pub(super) fn tree(branches: &[Branch], spare: &[&str], page: Page) -> String {
     let rows = branches.iter().flat_map(|branch| &branch.rows);
-    let longest = rows.clone().filter_map(|row| row.first());
-    let longest = longest.map(Cell::width).max().unwrap_or(0);
-    let (_, shortest) = Cut::of(rows.clone(), SHORTEST.min(longest));
+    let shortest = shortest(rows.clone());
     let tables: Vec<Vec<Vec<Cell>>> = branches
         .iter()
         .map(|branch| {
@@ -98,7 +98,9 @@ pub(super) fn tree(branches: &[Branch], spare: &[&str], page: Page) -> String {
         .map(|widths| {
             let room = page.columns;
             let room = room.map(|page| page.saturating_sub(behind_name(widths)));
-            room.map_or(name, |room| name.min(room.max(TWIG + shortest)))
+            room.map_or(name, |room| {
+                name.min(room.max(TWIG + shortest.min(SHORTEST)))
+            })
         })
         .min()
         .unwrap_or(name);
@@ -131,7 +133,7 @@ pub(super) fn plain(
     rows: &[Vec<Cell>],
     page: Page,
 ) -> String {
-    let (_, shortest) = Cut::of(rows.iter(), SHORTEST);
+    let shortest = shortest(rows.iter());
     let table = fitted(headed(heading, rows), spare, page, |widths| {
         let last = widths.last().copied().unwrap_or(0);
         shortest + behind_name(widths) - last + last.min(LEAST)
@@ -142,8 +144,12 @@ pub(super) fn plain(
     let others: usize = widths.iter().skip(1).sum::<usize>() + gaps;
     let mut cut = Cut::End;
     if let (Some(columns), Some(name)) = (page.columns, widths.first_mut()) {
-        let room = columns.saturating_sub(others + last.min(LAST));
-        let (how, width) = Cut::of(table.iter().skip(1), room.max(SHORTEST));
+        let room = |last: usize| columns.saturating_sub(others + last);
+        let room = match room(last.min(LEAST)) {
+            enough if enough >= shortest => room(last.min(LAST)).max(shortest),
+            _ => SHORTEST,
+        };
+        let (how, width) = Cut::of(table.iter().skip(1), room);
         cut = how;
         *name = (*name).min(width);
     }
@@ -203,6 +209,15 @@ fn fitted(
         }
     }
     table
+}
+
+/// What names have before columns are omitted.
+fn shortest<'a>(rows: impl Iterator<Item = &'a Vec<Cell>> + Clone) -> usize {
+    let names = rows.clone().filter_map(|row| row.first());
+    match names.map(Cell::width).max() {
+        Some(longest) if longest > WHOLE => Cut::of(rows, SHORTEST).1,
+        longest => longest.unwrap_or(0),
+    }
 }
 
 /// What stands behind the names, with the gaps.
@@ -365,16 +380,20 @@ mod tests {
             plain(&heading, &["BY", "SIZE"], &rows, Page { columns, ..NARROW })
         };
         assert_eq!(
-            at(38),
-            "NODE      MEMBER  SIZE    BY     STATE\nworker-…  a1b2c3  40 MiB  timer  good"
+            at(46),
+            "NODE              MEMBER  SIZE    BY     STATE\nworker-1.example  a1b2c3  40 MiB  timer  good"
         );
         assert_eq!(
-            at(37),
-            "NODE            MEMBER  SIZE    STATE\nworker-1.exam…  a1b2c3  40 MiB  good"
+            at(45),
+            "NODE              MEMBER  SIZE    STATE\nworker-1.example  a1b2c3  40 MiB  good"
         );
-        assert_eq!(at(24), "NODE       MEMBER  STATE\nworker-1…  a1b2c3  good");
-        // What is not spare stays.
-        assert_eq!(at(10), at(23));
+        assert_eq!(
+            at(31),
+            "NODE              MEMBER  STATE\nworker-1.example  a1b2c3  good"
+        );
+        // What is not spare stays, and then names are clipped.
+        assert_eq!(at(30), at(10));
+        assert_eq!(at(10), "NODE      MEMBER  STATE\nworker-…  a1b2c3  good");
     }
 
     #[test]
