@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::{host_context::HostContext, node};
 use crate::{
-    config::{Backend, Ingress, Intent, Network, NetworkMode, NodeIntent},
+    config::{Backend, Canal, Ingress, Intent, Network, NetworkMode, NodeIntent},
     facts::SystemFacts,
     model::{
-        EtcdPlace, HostNetwork, NodeName, OpenPort, PeerPort, PodPackets, Protocol, Range, RangeOf,
-        Reach, Role,
+        EtcdPlace, HostNetwork, NodeName, OpenPort, PeerPort, Plugin, PodPackets, Protocol, Range,
+        RangeOf, Reach, Role, Secret,
     },
 };
 
@@ -35,6 +37,12 @@ pub(super) fn of(context: &HostContext<'_>) -> HostNetwork {
                 net: services.service_cluster_ip_range,
             },
         ],
+        plugin: match intent.network {
+            Network::Flannel(_) => Some(Plugin::Flannel),
+            Network::Canal(_) => Some(Plugin::Canal),
+            Network::Calico(_) => Some(Plugin::Calico),
+            Network::None => None,
+        },
         ports: ports(context),
         ingress: ingress(context),
         modules: modules(&intent.network),
@@ -64,40 +72,142 @@ fn ports(context: &HostContext<'_>) -> Vec<OpenPort> {
     ports
 }
 
-/// How the packets of pods travel from node to node.
+/// How the packets of pods travel from node to node, and what else the plugin's pods on nodes dial.
 fn between_pods(network: &Network) -> Vec<OpenPort> {
-    const PODS: &str = OpenPort::OF_PODS;
+    let dialled =
+        dialled_by_plugin(network).map(|(port, what)| OpenPort::tcp(port, Reach::Nodes, what));
+    let tunnels = tunnels(network).into_iter().map(|tunnel| match tunnel {
+        Tunnel::Vxlan(port) | Tunnel::Wireguard(port) | Tunnel::Udp(port) => {
+            OpenPort::udp(port, OpenPort::OF_PODS)
+        }
+        Tunnel::IpInIp => OpenPort {
+            protocol: Protocol::IpInIp,
+            ports: (0, 0),
+            from: Reach::Nodes,
+            what: OpenPort::OF_PODS,
+        },
+    });
+    dialled.chain(tunnels).collect()
+}
+
+/// The TCP ports of each node that the network plugin dials from every other, and what for.
+fn dialled_by_plugin(network: &Network) -> impl Iterator<Item = (u16, &'static str)> + use<> {
+    let (bgp, typha) = match network {
+        Network::Calico(calico) => (with_bgp(&values(calico.values.as_ref())), true),
+        Network::Flannel(_) | Network::Canal(_) | Network::None => (false, false),
+    };
+    let bgp = bgp.then_some((179, "calico's routes (BGP)"));
+    let typha = typha.then_some((5473, "calico's Typha"));
+    bgp.into_iter().chain(typha)
+}
+
+/// How packets of pods are wrapped on their way to another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tunnel {
+    /// In datagrams to this port.
+    Vxlan(u16),
+    /// In datagrams to this port, encrypted.
+    Wireguard(u16),
+    /// In datagrams to this port, by flanneld itself.
+    Udp(u16),
+    /// In packets of IP.
+    IpInIp,
+}
+
+impl Tunnel {
+    /// What it adds to each packet, in bytes.
+    const fn adds(self) -> u32 {
+        match self {
+            Self::Vxlan(_) => 50,
+            Self::Wireguard(_) => 60,
+            Self::Udp(_) => 28,
+            Self::IpInIp => 20,
+        }
+    }
+
+    /// The module of the kernel that it is made with, where the kernel makes it.
+    const fn module(self) -> Option<&'static str> {
+        match self {
+            Self::Vxlan(_) => Some("vxlan"),
+            Self::Wireguard(_) => Some("wireguard"),
+            Self::Udp(_) => None,
+            Self::IpInIp => Some("ipip"),
+        }
+    }
+}
+
+/// None where packets of pods travel as they are.
+fn tunnels(network: &Network) -> Vec<Tunnel> {
     match network {
-        Network::Flannel(flannel) => by_backend(&flannel.backend),
-        Network::Canal(canal) => by_backend(&canal.backend),
-        Network::Calico(_) => vec![
-            OpenPort::tcp(179, Reach::Nodes, "calico's routes (BGP)"),
-            OpenPort::tcp(5473, Reach::Nodes, "calico's Typha"),
-            OpenPort {
-                protocol: Protocol::IpInIp,
-                ports: (0, 0),
-                from: Reach::Nodes,
-                what: PODS,
-            },
-        ],
+        Network::Flannel(flannel) => of_flannel(&flannel.backend).into_iter().collect(),
+        Network::Canal(canal) => of_flannel(&of_canal(canal)).into_iter().collect(),
+        Network::Calico(calico) => of_calico(&values(calico.values.as_ref())),
         Network::None => Vec::new(),
     }
 }
 
-fn by_backend(backend: &Backend) -> Vec<OpenPort> {
-    const PODS: &str = OpenPort::OF_PODS;
+fn of_flannel(backend: &Backend) -> Option<Tunnel> {
     match backend.kind.as_str() {
-        "vxlan" => vec![OpenPort::udp(backend.port, PODS)],
-        "udp" => vec![OpenPort::udp(8285, PODS)],
-        "wireguard" => vec![OpenPort::udp(51820, PODS)],
-        "ipip" => vec![OpenPort {
-            protocol: Protocol::IpInIp,
-            ports: (0, 0),
-            from: Reach::Nodes,
-            what: PODS,
-        }],
-        _ => Vec::new(),
+        "vxlan" => Some(Tunnel::Vxlan(backend.port)),
+        "udp" => Some(Tunnel::Udp(8285)),
+        "wireguard" => Some(Tunnel::Wireguard(51820)),
+        "ipip" => Some(Tunnel::IpInIp),
+        _ => None,
     }
+}
+
+/// The user's values are laid over those of the options.
+fn of_canal(canal: &Canal) -> Backend {
+    let values = values(canal.values.as_ref());
+    let flannel = &values["flannel"];
+    let mut backend = canal.backend.clone();
+    if let Some(kind) = flannel["backend"].as_str() {
+        kind.clone_into(&mut backend.kind);
+    }
+    match port(&flannel["backendPort"]) {
+        Some(0) => backend.port = Backend::default().port,
+        Some(port) => backend.port = port,
+        None => {}
+    }
+    backend
+}
+
+/// IP in IP, unless the user's values say otherwise. Without BGP calico's own choice is VXLAN.
+fn of_calico(values: &Value) -> Vec<Tunnel> {
+    let usual = if with_bgp(values) { "IPIP" } else { "VXLAN" };
+    let network = &values["installation"]["calicoNetwork"];
+    let pools = network["ipPools"].as_array();
+    let kinds: Vec<&str> = pools.map_or_else(
+        || vec!["IPIP"],
+        |pools| {
+            let kinds = pools.iter();
+            let kinds = kinds.map(|pool| pool["encapsulation"].as_str().unwrap_or(usual));
+            kinds.collect()
+        },
+    );
+    let felix = &values["felixConfiguration"];
+    // `CrossSubnet` wraps some packets.
+    let has = |kind: &str| kinds.iter().any(|it| it.starts_with(kind));
+    let vxlan = has("VXLAN").then(|| Tunnel::Vxlan(port(&felix["vxlanPort"]).unwrap_or(4789)));
+    let ipip = has("IPIP").then_some(Tunnel::IpInIp);
+    let encrypted = felix["wireguardEnabled"].as_bool() == Some(true);
+    let listens = port(&felix["wireguardListeningPort"]).unwrap_or(51820);
+    let wireguard = encrypted.then_some(Tunnel::Wireguard(listens));
+    vxlan.into_iter().chain(ipip).chain(wireguard).collect()
+}
+
+fn with_bgp(values: &Value) -> bool {
+    values["installation"]["calicoNetwork"]["bgp"] != "Disabled"
+}
+
+/// The user's values for a chart; null where there are none.
+fn values(values: Option<&Secret<String>>) -> Value {
+    let text = values.map_or("", |values| values.expose());
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn port(value: &Value) -> Option<u16> {
+    value.as_u64().and_then(|port| port.try_into().ok())
 }
 
 /// The ports of this node that the ingress controller takes.
@@ -122,41 +232,35 @@ fn ingress(context: &HostContext<'_>) -> BTreeSet<u16> {
     .into()
 }
 
-/// Of those that the survey looks for: all, but for the tunnel's where there is no such tunnel.
+/// Of those that the survey looks for: all, but for those of tunnels that there are not.
 fn modules(network: &Network) -> BTreeSet<String> {
-    let backend = match network {
-        Network::Flannel(flannel) => Some(&flannel.backend),
-        Network::Canal(canal) => Some(&canal.backend),
-        Network::Calico(_) | Network::None => None,
-    };
-    let tunnel = backend.is_some_and(|backend| backend.kind == "vxlan");
-    let needed = SystemFacts::NEEDED_MODULES.into_iter();
-    let needed = needed.filter(|module| tunnel || *module != "vxlan");
+    let tunnels = tunnels(network);
+    let needed = SystemFacts::NEEDED_MODULES.into_iter().filter(|module| {
+        let is_its = |tunnel: &Tunnel| tunnel.module() == Some(module);
+        !SystemFacts::TUNNEL_MODULES.contains(module) || tunnels.iter().any(is_its)
+    });
     needed.map(str::to_owned).collect()
 }
 
 /// Of the plugins that do not look at the nodes' interfaces.
 fn packets(network: &Network) -> Option<PodPackets> {
-    let (mtu, backend) = match network {
-        Network::Canal(canal) => (canal.mtu.unwrap_or(CANAL_MTU), canal.backend.kind.as_str()),
-        Network::Calico(calico) => (calico.mtu?, "ipip"),
+    let mtu = match network {
+        Network::Canal(canal) => canal.mtu.unwrap_or(CANAL_MTU),
+        Network::Calico(calico) => calico.mtu?,
         Network::Flannel(_) | Network::None => return None,
     };
-    let tunnel = match backend {
-        "vxlan" => 50,
-        "wireguard" => 60,
-        "udp" => 28,
-        "ipip" => 20,
-        _ => 0,
-    };
-    Some(PodPackets { mtu, tunnel })
+    let tunnel = tunnels(network).into_iter().map(Tunnel::adds).max();
+    Some(PodPackets {
+        mtu,
+        tunnel: tunnel.unwrap_or(0),
+    })
 }
 
 /// How many ports of others a node tries: those of a very large cluster are alike.
 const TRIED: usize = 100;
 
 /// The TCP ports that each node must reach on other nodes, for the pairs with a new node. UDP is tried by
-/// `doctor`, and IP in IP later, by the traffic of pods.
+/// `doctor`. IP in IP has no ports that could be tried: the traffic of pods shows whether it passes.
 pub fn peers(
     intent: &Intent,
     is_new: impl Fn(&NodeName) -> bool,
@@ -189,6 +293,7 @@ fn dialled<'a>(
     let peers = member && both(Role::Etcd);
     // A control plane uses its local API server.
     let api = to.roles.contains(&Role::ControlPlane) && !plane;
+    let of_plugin = dialled_by_plugin(&intent.network).map(|(port, _)| port);
     [
         (peers || clients, 2379),
         (peers, 2380),
@@ -197,6 +302,7 @@ fn dialled<'a>(
     ]
     .into_iter()
     .filter_map(|(dials, port)| dials.then_some(port))
+    .chain(of_plugin)
 }
 
 #[cfg(test)]
@@ -216,6 +322,100 @@ mod tests {
         let text = |ports: BTreeSet<PeerPort>| ports.iter().map(ToString::to_string).collect();
         let tried = peers(&intent, is_new).into_iter();
         tried.map(|(name, ports)| (name.0, text(ports))).collect()
+    }
+
+    /// What a firewall lets in between nodes, with these values of the chart.
+    fn between(network: &Network) -> String {
+        let ports = between_pods(network);
+        let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+        ports.join(" ")
+    }
+
+    fn calico(values: &str) -> Network {
+        Network::Calico(Box::new(crate::config::Calico {
+            values: Some(Secret::new(values.to_owned())),
+            ..crate::config::Calico::default()
+        }))
+    }
+
+    #[test]
+    fn the_ports_between_nodes_are_those_of_how_packets_travel() {
+        let flannel = |kind: &str| {
+            let backend = Backend {
+                kind: kind.to_owned(),
+                ..Backend::default()
+            };
+            let flannel = crate::config::Flannel {
+                backend,
+                ..crate::config::Flannel::default()
+            };
+            between(&Network::Flannel(Box::new(flannel)))
+        };
+        let kinds = ["vxlan", "udp", "wireguard", "ipip", "host-gw"];
+        let found = kinds.map(flannel);
+        assert_eq!(found, ["8472/udp", "8285/udp", "51820/udp", "ipip", ""]);
+        let canal = |values: &str| {
+            between(&Network::Canal(Box::new(Canal {
+                values: Some(Secret::new(values.to_owned())),
+                ..Canal::default()
+            })))
+        };
+        assert_eq!(canal("{}"), "8472/udp");
+        assert_eq!(canal(r#"{"flannel": {"backendPort": 4789}}"#), "4789/udp");
+        assert_eq!(canal(r#"{"flannel": {"backend": "host-gw"}}"#), "");
+        assert_eq!(between(&Network::None), "");
+    }
+
+    #[test]
+    fn the_values_of_calico_decide_how_packets_travel() {
+        let pool = |kind: &str, more: &str| {
+            format!(
+                r#"{{"installation": {{"calicoNetwork": {{"ipPools": [{{"cidr": "10.42.0.0/16"{kind}}}]{more}}}}}}}"#
+            )
+        };
+        let vxlan = r#", "encapsulation": "VXLANCrossSubnet""#;
+        let none = r#", "encapsulation": "None""#;
+        let without = r#", "bgp": "Disabled""#;
+        for (values, ports) in [
+            ("{}".to_owned(), "179/tcp 5473/tcp ipip"),
+            (pool(vxlan, ""), "179/tcp 5473/tcp 4789/udp"),
+            (pool(vxlan, without), "5473/tcp 4789/udp"),
+            (pool("", without), "5473/tcp 4789/udp"),
+            (pool(none, ""), "179/tcp 5473/tcp"),
+            (
+                r#"{"felixConfiguration": {"wireguardEnabled": true}}"#.to_owned(),
+                "179/tcp 5473/tcp ipip 51820/udp",
+            ),
+        ] {
+            assert_eq!(between(&calico(&values)), ports, "{values}");
+        }
+        let needs = |network: &Network, module: &str| modules(network).contains(module);
+        let (ipip, vxlan) = (calico("{}"), calico(&pool(vxlan, "")));
+        assert!(needs(&ipip, "ipip") && !needs(&ipip, "vxlan"));
+        assert!(needs(&vxlan, "vxlan") && !needs(&vxlan, "ipip"));
+        assert!(needs(&Network::None, "xt_mark") && !needs(&Network::None, "vxlan"));
+    }
+
+    #[test]
+    fn nodes_try_the_ports_of_calico_in_both_directions() {
+        let mut intent = fixture::intent_of(&[
+            ("c1", "10.0.0.1", &[Role::ControlPlane, Role::Etcd]),
+            ("w2", "10.0.0.2", &[Role::Worker]),
+        ]);
+        intent.network = Network::Calico(Box::default());
+        let tried = peers(&intent, |_| true);
+        let text = |name: &str| {
+            let ports = tried[&NodeName::from(name)].iter();
+            ports.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            text("c1"),
+            ["10.0.0.2/179", "10.0.0.2/5473", "10.0.0.2/10250"]
+        );
+        assert_eq!(
+            text("w2"),
+            ["10.0.0.1/179", "10.0.0.1/5473", "10.0.0.1/6443"]
+        );
     }
 
     fn words(pairs: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {

@@ -132,7 +132,8 @@ impl SystemFacts {
     pub const TOOLS: [&str; 2] = ["ip", "iptables"];
 
     /// The modules that rules and tunnels are made of.
-    pub const NEEDED_MODULES: [&str; 7] = [
+    pub const NEEDED_MODULES: [&str; 9] = [
+        "ipip",
         "vxlan",
         "xt_addrtype",
         "xt_comment",
@@ -172,6 +173,7 @@ impl SystemFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// The largest packet that it sends, in bytes; `None` when it was not told.
+        "wireguard",
     pub mtu: Option<u32>,
     /// Its addresses that are good beyond the node.
     pub addresses: BTreeSet<IpAddr>,
@@ -180,6 +182,9 @@ pub struct Interface {
 /// A route of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
+    /// Those of [`Self::NEEDED_MODULES`] that only some ways from node to node need.
+    pub const TUNNEL_MODULES: [&str; 3] = ["ipip", "vxlan", "wireguard"];
+
     /// Where to.
     pub to: IpNet,
     /// Through which router; `None`: to neighbours, or to nowhere.

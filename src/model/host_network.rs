@@ -19,6 +19,8 @@ pub struct HostNetwork {
     pub key: &'static str,
     /// The ranges that only the cluster may use.
     pub ranges: Vec<Range>,
+    /// The network plugin; `None`: the user brings one.
+    pub plugin: Option<Plugin>,
     /// What others reach on this node.
     pub ports: Vec<OpenPort>,
     /// Ports of the node that the ingress controller takes for itself.
@@ -27,6 +29,17 @@ pub struct HostNetwork {
     pub modules: BTreeSet<String>,
     /// How long packets of pods are, where the network plugin does not find it out itself.
     pub packets: Option<PodPackets>,
+}
+
+/// A network plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plugin {
+    /// flannel.
+    Flannel,
+    /// canal.
+    Canal,
+    /// calico.
+    Calico,
 }
 
 /// How long packets of pods are, in bytes.

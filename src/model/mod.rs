@@ -42,7 +42,7 @@ pub use duration::go_duration;
 pub use env_var::EnvVar;
 pub use external_etcd::{EtcdKeyspace, EtcdLook, EtcdPlace, EtcdUrl, ExternalEtcd, keys_below};
 pub use host_network::{
-    Firewall, HostNetwork, OpenPort, PeerPort, PodPackets, Protocol, Range, RangeOf, Reach,
+    Firewall, HostNetwork, OpenPort, PeerPort, Plugin, PodPackets, Protocol, Range, RangeOf, Reach,
 };
 pub use identity::*;
 pub use image::*;
