@@ -141,6 +141,17 @@ pub fn cgroup_driver(dump: &str) -> Result<CgroupDriver, ContainerdConfigError> 
     })
 }
 
+/// True where containerd is set to label the containers of pods for SELinux. A dump that cannot be read, or one without
+/// CRI, has the default, which is not to.
+pub fn labels_containers(dump: &str) -> bool {
+    let config = read(dump).unwrap_or_default();
+    let plugins = config.get("plugins");
+    let mut plugins = [CRI, CRI_RUNTIME]
+        .iter()
+        .filter_map(|name| plugins?.get(name)?.get("enable_selinux")?.as_bool());
+    plugins.any(|enabled| enabled)
+}
+
 /// The driver that a node's pods get. A node that has our file keeps what it says: another driver
 /// ends every pod. A new node whose systemd manages cgroups of version 2 lets it: two managers of
 /// one tree get in each other's way. Otherwise it is what containerd says.
@@ -478,6 +489,23 @@ fn set(table: &mut Table, key: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn containers_are_labelled_where_either_format_says_so() {
+        let two = "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\nenable_selinux = true\n";
+        let three = two
+            .replace("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+            .replace('2', "3");
+        assert!(labels_containers(two) && labels_containers(&three));
+        assert!(!labels_containers(&two.replace("true", "false")));
+        for other in [
+            "",
+            "version = 2\ndisabled_plugins = ['cri']\n",
+            "no = toml =",
+        ] {
+            assert!(!labels_containers(other), "{other}");
+        }
+    }
 
     fn wants() -> ContainerdWants {
         ContainerdWants {

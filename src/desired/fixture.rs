@@ -151,6 +151,7 @@ pub(crate) fn facts() -> HostFacts {
             version: "26.1.5".to_owned(),
             api_version: "1.45".to_owned(),
             root_dir: "/var/lib/docker".to_owned(),
+            storage_driver: "overlay2".to_owned(),
             cgroup_driver: "systemd".to_owned(),
             cgroup_version: 2,
             security_options: vec!["name=seccomp,profile=builtin".to_owned()],

@@ -240,13 +240,9 @@ impl HostContext<'_> {
 
     /// What keeps `SELinux` from hiding the node's files from our containers.
     pub(super) fn security_opts(&self) -> Vec<String> {
-        let selinux = self.facts.is_some_and(|facts| {
-            facts
-                .docker
-                .security_options
-                .iter()
-                .any(|option| option.starts_with("name=selinux"))
-        });
+        let selinux = self
+            .facts
+            .is_some_and(|facts| facts.docker.labels_containers());
         if selinux {
             vec!["label=disable".to_owned()]
         } else {

@@ -207,6 +207,39 @@ else
   done | wc -l
 fi
 
+# Which of these folders are on a file system that is mounted read-only, or from which nothing may be executed, and where
+# that is mounted. What does not exist yet will be where the folder above it is; of two mounts at one place the last counts.
+echo @@restricted
+restricted() {
+  place=$1
+  until [ -e "$place" ]; do place=${place%/*}; [ -n "$place" ] || place=/; done
+  ASKED=$1 PLACE=$(readlink -f "$place" 2>/dev/null) awk '
+    BEGIN { place = ENVIRON["PLACE"]; gsub(/ /, "\\040", place); place = place == "/" ? place : place "/" }
+    place == "/" && $5 != "/" { next }
+    {
+      below = $5 == "/" ? $5 : $5 "/"
+      if (substr(place, 1, length(below)) != below || length(below) < longest) next
+      longest = length(below); at = $5; own = "," $6 ","
+      for (i = 7; i < NF && $i != "-"; i++);
+      whole = "," $(i + 3) ","
+    }
+    END {
+      if (own ~ /,ro,/ || whole ~ /,ro,/) print "ro", ENVIRON["ASKED"], at
+      if (own ~ /,noexec,/) print "noexec", ENVIRON["ASKED"], at
+    }' /proc/self/mountinfo 2>/dev/null
+}
+each restricted restricted "$@"
+
+# SELinux, where it is enforced, and whether its policy has the types of containers: the kernel tells which contexts it
+# knows. One that every policy knows shows whether this user may ask.
+echo @@selinux
+selinux=/sys/fs/selinux
+knows() { { printf 'system_u:object_r:%s:s0' "$1" >"$selinux/context"; } 2>/dev/null; }
+if [ "$(cat "$selinux/enforce" 2>/dev/null)" = 1 ]; then
+  echo enforcing
+  knows etc_t && ! knows container_file_t && echo no-container-types
+fi
+
 echo @@modules
 is_there() {
   if [ -d "/sys/module/$1" ] || grep -q "/$1\.ko" "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null; then

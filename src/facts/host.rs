@@ -129,6 +129,9 @@ pub struct DockerFacts {
     pub api_version: String,
     /// `/var/lib/docker`.
     pub root_dir: String,
+    /// `overlay2`; `overlayfs` where containerd keeps Docker's images; empty: not told.
+    #[serde(default)]
+    pub storage_driver: String,
     /// `cgroupfs` or `systemd`.
     pub cgroup_driver: String,
     /// 1 or 2.
@@ -158,6 +161,14 @@ pub struct DockerFacts {
     pub mirrors: Vec<String>,
     /// Registries that are reached without TLS, or without looking at their certificate.
     pub insecure_registries: Vec<String>,
+}
+
+impl DockerFacts {
+    /// True where Docker is set to label containers for SELinux, and the system has it.
+    pub fn labels_containers(&self) -> bool {
+        let mut options = self.security_options.iter();
+        options.any(|option| option.starts_with("name=selinux"))
+    }
 }
 
 /// How Docker is reached over SSH.

@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClusterId, Firewall, NodeName, PeerPort, Secret};
+use crate::model::{ClusterId, Firewall, NodeName, PeerPort, Secret, path};
 
 /// The system below Docker, read by one unprivileged SSH command.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -56,6 +56,15 @@ pub struct SystemFacts {
     pub ours: BTreeSet<String>,
     /// Mount points below kubelet's root and etcd's data.
     pub mounts: BTreeSet<String>,
+    /// Those of [`Self::WRITTEN`] that are on a file system which is mounted read-only, with its mount point.
+    #[serde(default)]
+    pub read_only: BTreeMap<String, String>,
+    /// Those of [`Self::EXECUTED`] that are on a file system which is mounted with `noexec`, with its mount point.
+    #[serde(default)]
+    pub no_exec: BTreeMap<String, String>,
+    /// SELinux, where it is enforced; `None`: it is off or permissive.
+    #[serde(default)]
+    pub selinux: Option<SelinuxPolicy>,
     /// What other distributions of Kubernetes write, as far as it is there ([`crate::model::path::OF_ANOTHER_KUBERNETES`], and
     /// static manifests).
     #[serde(default)]
@@ -128,6 +137,35 @@ pub struct SystemFacts {
 }
 
 impl SystemFacts {
+    /// The folders that a node's components, containerd, pods of network plugins and rke-operator write to.
+    pub const WRITTEN: [&str; 15] = [
+        "/etc/cni/net.d",
+        "/etc/containerd",
+        "/etc/kubernetes",
+        "/etc/modules-load.d",
+        "/etc/sysctl.d",
+        "/etc/systemd/system",
+        Self::PLUGINS,
+        path::SNAPSHOTS,
+        "/var/lib/cni",
+        "/var/lib/containerd",
+        Self::DOCKER,
+        path::ETCD,
+        path::KUBELET,
+        path::AUDIT_LOG,
+        "/var/log/pods",
+    ];
+
+    /// The folders from which programs are executed in place. Where Docker and containerd use overlayfs, they mount each
+    /// container again, without the options of the mount below.
+    pub const EXECUTED: [&str; 3] = [Self::PLUGINS, Self::DOCKER, path::KUBELET];
+
+    /// Where containerd finds the programs of network plugins.
+    pub const PLUGINS: &str = "/opt/cni/bin";
+
+    /// Docker's usual root.
+    pub const DOCKER: &str = "/var/lib/docker";
+
     /// The programs that a network plugin and a removal call on the node itself.
     pub const TOOLS: [&str; 2] = ["ip", "iptables"];
 
@@ -135,6 +173,7 @@ impl SystemFacts {
     pub const NEEDED_MODULES: [&str; 9] = [
         "ipip",
         "vxlan",
+        "wireguard",
         "xt_addrtype",
         "xt_comment",
         "xt_conntrack",
@@ -142,6 +181,9 @@ impl SystemFacts {
         "xt_nat",
         "xt_statistic",
     ];
+
+    /// Those of [`Self::NEEDED_MODULES`] that only some ways from node to node need.
+    pub const TUNNEL_MODULES: [&str; 3] = ["ipip", "vxlan", "wireguard"];
 
     /// The firewalls that are active.
     pub fn firewalls(&self) -> impl Iterator<Item = Firewall> {
@@ -169,11 +211,19 @@ impl SystemFacts {
     }
 }
 
+/// The policy of a SELinux that is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SelinuxPolicy {
+    /// It knows the types of containers, as far as the node tells.
+    WithContainers,
+    /// It does not: a container that is labelled cannot start.
+    WithoutContainers,
+}
+
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// The largest packet that it sends, in bytes; `None` when it was not told.
-        "wireguard",
     pub mtu: Option<u32>,
     /// Its addresses that are good beyond the node.
     pub addresses: BTreeSet<IpAddr>,
@@ -182,9 +232,6 @@ pub struct Interface {
 /// A route of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Those of [`Self::NEEDED_MODULES`] that only some ways from node to node need.
-    pub const TUNNEL_MODULES: [&str; 3] = ["ipip", "vxlan", "wireguard"];
-
     /// Where to.
     pub to: IpNet,
     /// Through which router; `None`: to neighbours, or to nowhere.

@@ -9,7 +9,8 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::{
-    Barrier, Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SystemFacts, Unreached,
+    Barrier, Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SelinuxPolicy,
+    SystemFacts, Unreached,
 };
 use crate::model::{ClusterId, PeerPort, SWITCH_UNIT, is_printable, path};
 
@@ -36,7 +37,13 @@ const FREE: [&str; 4] = ["/", "/var/lib", "/var/lib/docker", "/var/lib/container
 pub fn arguments<'a>(address: &str, peers: impl IntoIterator<Item = &'a PeerPort>) -> Vec<String> {
     let name = [address];
     let is_name = address.parse::<IpAddr>().is_err();
-    let lists: [(&str, &[&str]); 15] = [
+    // Each once: the script prints both options.
+    let restricted: BTreeSet<&str> = [&SystemFacts::WRITTEN[..], &SystemFacts::EXECUTED]
+        .concat()
+        .into_iter()
+        .collect();
+    let restricted = Vec::from_iter(restricted);
+    let lists: [(&str, &[&str]); 16] = [
         ("resolve", if is_name { &name } else { &[] }),
         ("tool", &SystemFacts::TOOLS),
         ("needs", &SystemFacts::NEEDED_MODULES),
@@ -61,6 +68,7 @@ pub fn arguments<'a>(address: &str, peers: impl IntoIterator<Item = &'a PeerPort
         ("manifests", &[path::STATIC_MANIFESTS]),
         ("docker-certs", &[path::DOCKER_CERTS_D]),
         ("free", &FREE),
+        ("restricted", &restricted),
     ];
     lists
         .iter()
@@ -131,7 +139,18 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
     let pairs = |name: &str| lines(name).filter_map(|line| line.split_once(' '));
     let set = |name: &str| lines(name).map(str::to_owned).collect::<BTreeSet<_>>();
     let addresses = |name: &str| lines(name).filter_map(|word| word.parse::<IpAddr>().ok());
+    let restricted = |option: &str| {
+        let lines = lines("restricted").filter_map(|line| line.split_once(' '));
+        let these = lines.filter(|(told, _)| *told == option);
+        // The mount point is written without spaces.
+        let pairs = these.filter_map(|(_, rest)| rest.rsplit_once(' '));
+        let text = |(folder, at): (&str, &str)| (folder.to_owned(), at.to_owned());
+        pairs.map(text).collect::<BTreeMap<String, String>>()
+    };
     Some(SystemFacts {
+        read_only: restricted("ro"),
+        no_exec: restricted("noexec"),
+        selinux: selinux(&set("selinux")),
         distribution: text("distribution")
             .split_whitespace()
             .map(str::to_owned)
@@ -204,6 +223,17 @@ fn plain(output: &str) -> String {
         }
     }
     plain
+}
+
+/// Nothing where it is not enforced.
+fn selinux(told: &BTreeSet<String>) -> Option<SelinuxPolicy> {
+    told.contains("enforcing").then(|| {
+        if told.contains("no-container-types") {
+            SelinuxPolicy::WithoutContainers
+        } else {
+            SelinuxPolicy::WithContainers
+        }
+    })
 }
 
 /// `10.42.0.0/16 via 192.0.2.1 dev eth1 proto static`.
@@ -420,6 +450,7 @@ mod tests {
             "/proc/net/tcp",
             "/proc/1/",
             "/sys/fs/cgroup",
+            "/sys/fs/selinux",
         ]
         .iter()
         .fold(SCRIPT.to_owned(), |script, path| {
@@ -566,6 +597,84 @@ mod tests {
         assert_eq!(facts.empty, [path("disks"), path("link")].into());
         assert_eq!(facts.unreadable, [].into());
         assert!(facts.paths.contains(&path("full")) && !facts.paths.contains(&path("absent")));
+    }
+
+    /// Mount points as the kernel writes them, and what a folder on each may not do.
+    #[test]
+    fn the_last_mount_above_a_folder_decides_what_may_be_done_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().display().to_string();
+        let path = |name: &str| format!("{root}/{name}");
+        for name in ["ro", "errors/etc", "var/lib", "my disk", "variant", "over"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("var/lib"), path("link")).unwrap();
+        let mount = |at: &str, options: &str, whole: &str| {
+            let at = path(at).replace(' ', "\\040");
+            format!("30 21 8:2 / {at} {options} shared:2 master:1 - ext4 /dev/sda2 {whole}\n")
+        };
+        let table = [
+            "21 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n".to_owned(),
+            mount("ro", "ro,relatime", "rw"),
+            mount("errors", "rw,relatime", "ro,errors=remount-ro"),
+            mount("var", "rw,nosuid,noexec", "rw"),
+            mount("my disk", "rw,noexec", "rw"),
+            mount("over", "ro,noexec", "rw"),
+            mount("over", "rw", "rw"),
+        ];
+        write(folder.path(), "/mountinfo", &table.concat());
+        let asked = [
+            "ro/not/there",
+            "errors/etc",
+            "var/lib/kubelet",
+            "variant",
+            "link/docker",
+            "my disk",
+            "over",
+        ];
+        let words = asked.map(|name| format!("restricted={}", path(name)));
+        let script = SCRIPT.replace("/proc/self/mountinfo", &path("mountinfo"));
+        let output = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .args(words)
+            .output();
+        let facts = parse(&String::from_utf8(output.unwrap().stdout).unwrap()).unwrap();
+        let pairs = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, at)| (path(name), path(at)))
+                .collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(
+            facts.read_only,
+            pairs(&[("ro/not/there", "ro"), ("errors/etc", "errors")])
+        );
+        assert_eq!(
+            facts.no_exec,
+            pairs(&[
+                ("var/lib/kubelet", "var"),
+                ("link/docker", "var"),
+                ("my disk", "my\\040disk")
+            ])
+        );
+    }
+
+    #[test]
+    fn selinux_counts_where_it_is_enforced() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(told(folder.path()).selinux, None);
+        write(folder.path(), "/sys/fs/selinux/enforce", "0");
+        assert_eq!(told(folder.path()).selinux, None);
+        write(folder.path(), "/sys/fs/selinux/enforce", "1");
+        write(folder.path(), "/sys/fs/selinux/context", "");
+        let with = Some(SelinuxPolicy::WithContainers);
+        assert_eq!(told(folder.path()).selinux, with);
+        // The kernel answers this user nothing: nothing is known of the types.
+        std::fs::remove_file(folder.path().join("sys/fs/selinux/context")).unwrap();
+        std::fs::create_dir(folder.path().join("sys/fs/selinux/context")).unwrap();
+        assert_eq!(told(folder.path()).selinux, with);
+        let facts = parse("@@selinux\nenforcing\nno-container-types\n@@end\n").unwrap();
+        assert_eq!(facts.selinux, Some(SelinuxPolicy::WithoutContainers));
     }
 
     #[test]

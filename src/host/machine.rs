@@ -249,6 +249,7 @@ impl Host {
             version: info.server_version.unwrap_or_default(),
             api_version: self.api.get().map(ToString::to_string).unwrap_or_default(),
             root_dir: info.docker_root_dir.unwrap_or_default(),
+            storage_driver: info.driver.unwrap_or_default(),
             cgroup_driver: info
                 .cgroup_driver
                 .map(|driver| driver.to_string())

@@ -2,8 +2,9 @@
 //! room. Pure.
 
 use super::{
-    PreflightError,
+    PreflightError, mounts,
     packages::{self, Package},
+    selinux,
 };
 use crate::{
     desired::DesiredHost,
@@ -110,6 +111,8 @@ pub(in crate::plan) fn lacks(host: &DesiredHost, facts: &HostFacts) -> Vec<(Stri
             packages::install(Package::KernelModules, system),
         ));
     }
+    lacks.extend(mounts::lacks(host, facts));
+    lacks.extend(selinux::lacks(facts));
     lacks
 }
 

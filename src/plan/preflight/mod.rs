@@ -10,6 +10,7 @@ mod host;
 mod leavers;
 mod lost;
 mod machine;
+mod mounts;
 mod network;
 mod packages;
 mod ranges;
@@ -17,6 +18,7 @@ mod reach;
 mod reboot;
 mod restore;
 mod roles;
+mod selinux;
 mod version;
 
 pub(super) use bundle::fits;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::PreflightError;
+use super::{PreflightError, mounts, selinux};
 use crate::{
     desired::DesiredHost,
     error::ErrorClass,
@@ -72,6 +72,8 @@ pub(in crate::plan) fn doubts(host: &DesiredHost, facts: &HostFacts) -> Vec<Stri
         .into_iter()
         .chain(name_elsewhere(host, facts))
         .chain(too_long(&host.network, &facts.system))
+        .chain(mounts::doubts(facts))
+        .chain(selinux::doubts(&host.network, facts))
         .collect()
 }
 

@@ -9,6 +9,8 @@ pub(super) enum Package {
     Iptables,
     /// `ip`.
     Ip,
+    /// The types of containers for the policy of SELinux.
+    ContainerSelinux,
     /// Modules of the kernel that are not in its first package.
     KernelModules,
 }
@@ -21,6 +23,8 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
         let name = match package {
             Package::Iptables => "iptables".to_owned(),
             Package::Ip => "iproute2".to_owned(),
+            // Its policy has them, and its packages do not label.
+            Package::ContainerSelinux => return by_hand(package),
             // Debian's cloud kernels have no package beside them: the usual one has all modules.
             Package::KernelModules if is("ubuntu") => format!("linux-modules-extra-{kernel}"),
             Package::KernelModules if kernel.contains("cloud") => {
@@ -35,6 +39,7 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
         let name = match package {
             Package::Iptables => "iptables-nft".to_owned(),
             Package::Ip => "iproute".to_owned(),
+            Package::ContainerSelinux => "container-selinux".to_owned(),
             Package::KernelModules => format!("kernel-modules-extra-{kernel}"),
         };
         format!("sudo dnf install {name}")
@@ -42,6 +47,7 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
         let name = match package {
             Package::Iptables => "iptables",
             Package::Ip => "iproute2",
+            Package::ContainerSelinux => "container-selinux",
             // `kernel-default-base` leaves them out.
             Package::KernelModules => {
                 return "`sudo zypper install kernel-default` on the node, and restart it"
@@ -53,7 +59,7 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
         match package {
             Package::Iptables => "sudo pacman -S iptables-nft".to_owned(),
             Package::Ip => "sudo pacman -S iproute2".to_owned(),
-            Package::KernelModules => return by_hand(package),
+            Package::ContainerSelinux | Package::KernelModules => return by_hand(package),
         }
     } else {
         return by_hand(package);
@@ -65,6 +71,9 @@ fn by_hand(package: Package) -> String {
     match package {
         Package::Iptables => "install the node's package `iptables`",
         Package::Ip => "install the node's package that has `ip` (`iproute2`, `iproute`)",
+        Package::ContainerSelinux => {
+            "install the module `container` of the node's SELinux policy (the package `container-selinux`)"
+        }
         Package::KernelModules => "use a kernel of the distribution that has these modules",
     }
     .to_owned()
