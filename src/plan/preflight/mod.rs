@@ -36,7 +36,7 @@ use super::diff::Diff;
 use crate::{
     desired::Desired,
     error::ErrorClass,
-    facts::{Actual, ApiView, HostView, UnreachableNodes, by_cause},
+    facts::{Actual, ApiView, HostFacts, HostView, UnreachableNodes, by_cause},
     model::{Component, NodeName, Role, path, quoted},
 };
 
@@ -203,25 +203,60 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
     })
 }
 
+/// Nodes that have the same machine-id. A machine that is named twice was booted once; those that were cloned from one
+/// image were not, and a machine-id that they share would make one of them pass for the other.
 fn one_machine_twice(diff: &Diff<'_>) -> Vec<PreflightError> {
     let mut errors = Vec::new();
-    let mut seen: BTreeMap<&str, &NodeName> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, (&NodeName, &HostFacts)> = BTreeMap::new();
     for (name, host) in &diff.hosts {
         let id = host.facts.system.machine_id.as_str();
         if id.is_empty() {
             continue;
         }
-        if let Some(other) = seen.insert(id, name) {
-            errors.push(PreflightError {
-                node: Some((*name).clone()),
-                message: format!("nodes `{other}` and `{name}` are one machine (machine-id `{id}`)"),
-                hints: vec![
-                    "name each machine once".to_owned(),
-                    "on cloned machines: `sudo rm /etc/machine-id && sudo systemd-machine-id-setup`, then reboot".to_owned(),
-                ],
-                class: ErrorClass::User,
+        if let Some((other, its)) = seen.insert(id, (name, host.facts)) {
+            let boots = its
+                .system
+                .boot
+                .as_ref()
+                .zip(host.facts.system.boot.as_ref());
+            let is_cloned = boots.is_some_and(|(its, own)| its != own);
+            errors.push(if is_cloned {
+                cloned(name, other, id)
+            } else {
+                twice(name, other, id)
             });
         }
     }
     errors
+}
+
+const NEW_MACHINE_ID: &str =
+    "`sudo rm /etc/machine-id && sudo systemd-machine-id-setup`, then reboot";
+
+fn twice(name: &NodeName, other: &NodeName, id: &str) -> PreflightError {
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!("nodes `{other}` and `{name}` are one machine (machine-id `{id}`)"),
+        hints: vec![
+            "name each machine once".to_owned(),
+            format!("on cloned machines: {NEW_MACHINE_ID}"),
+        ],
+        class: ErrorClass::User,
+    }
+}
+
+fn cloned(name: &NodeName, other: &NodeName, id: &str) -> PreflightError {
+    PreflightError::host(
+        name,
+        format!(
+            "nodes `{other}` and `{name}` are two machines with the same machine-id (`{id}`), as clones of one image \
+             are: it must identify a node, and DHCP may lease both the same address"
+        ),
+        [
+            format!("on `{name}`: {NEW_MACHINE_ID}"),
+            "in the image that machines are cloned from, /etc/machine-id must be empty: each creates its own at its \
+             first boot"
+                .to_owned(),
+        ],
+    )
 }
