@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use ipnet::IpNet;
+
 use super::{
     Barrier, Unreachable,
     system::{sections, unreached},
@@ -29,6 +31,9 @@ pub const ROOT_SCRIPT: &str = concat!(
     include_str!("measure.sh")
 );
 
+/// The script that root runs for [`MeasureRequest::pods`]: it reads rules of the kernel, and changes nothing.
+pub const FORWARD_SCRIPT: &str = concat!(include_str!("each.sh"), include_str!("forward.sh"));
+
 /// The script for a [`ProofRequest`]: unprivileged, about 8 s.
 pub const PROOF: &str = concat!(
     include_str!("each.sh"),
@@ -47,6 +52,8 @@ pub struct MeasureRequest {
     pub datagrams: BTreeMap<PeerPort, NodeName>,
     /// UDP ports of this node that others send datagrams to.
     pub ports: BTreeSet<u16>,
+    /// The range of pods, whose packets the node's rules must let through; read by root.
+    pub pods: Option<IpNet>,
     /// Images that the node's Docker asks their registries for, with the login for each.
     pub images: BTreeMap<String, Option<RegistryLogin>>,
 }
@@ -77,10 +84,82 @@ pub struct Measured {
     pub unanswered: BTreeSet<Unanswered>,
     /// Those of [`MeasureRequest::ports`] that something listens on: it need not answer.
     pub taken: BTreeSet<u16>,
+    /// Which rules drop what the node forwards; `None` where that was not read.
+    pub forwarding: Option<Forwarding>,
     /// Images that a registry does not give out, and why.
     pub refused: BTreeMap<String, Unreachable>,
     /// Why part of it is not known.
     pub untold: Option<String>,
+}
+
+/// What a node does with packets that it forwards, as those of pods are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarding {
+    /// What the node's `iptables` writes to. kubelet and the programs of network plugins call it, and kube-proxy's
+    /// image chooses the same by what kubelet wrote.
+    pub written: Option<Backend>,
+    /// Chains that drop unless one of their rules accepts, and whose rules know nothing of pods.
+    pub dropping: BTreeSet<DroppingChain>,
+}
+
+/// Where `iptables` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backend {
+    /// The tables of iptables itself.
+    Legacy,
+    /// Tables of nftables.
+    Nft,
+}
+
+/// A chain for what is forwarded, with the policy to drop.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DroppingChain {
+    /// Whose.
+    pub backend: Backend,
+    /// `ip`, `ip6` or `inet`.
+    pub family: String,
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub chain: String,
+}
+
+impl Forwarding {
+    /// What [`FORWARD_SCRIPT`] printed. `None` when it was cut off.
+    pub fn parse(output: &str) -> Option<Self> {
+        let sections = sections(output);
+        sections.get("end")?;
+        let text = |name: &str| sections.get(name).map_or("", String::as_str);
+        let version = text("iptables").trim();
+        // Releases before there was a choice do not say which.
+        let written = if version.contains("nf_tables") {
+            Some(Backend::Nft)
+        } else {
+            (!version.is_empty()).then_some(Backend::Legacy)
+        };
+        Some(Self {
+            written,
+            dropping: text("dropping").lines().filter_map(dropping).collect(),
+        })
+    }
+}
+
+/// `nft inet filter forward`.
+fn dropping(line: &str) -> Option<DroppingChain> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [backend, family, table, chain] = words.as_slice() else {
+        return None;
+    };
+    Some(DroppingChain {
+        backend: match *backend {
+            "legacy" => Backend::Legacy,
+            "nft" => Backend::Nft,
+            _ => return None,
+        },
+        family: (*family).to_owned(),
+        table: (*table).to_owned(),
+        chain: (*chain).to_owned(),
+    })
 }
 
 /// How fast a disk is.
@@ -493,6 +572,85 @@ mod tests {
         assert_eq!(measured.taken, [taken].into());
         let silent: Vec<u16> = measured.unanswered.iter().map(|it| it.peer.port).collect();
         assert_eq!(silent, [taken]);
+    }
+
+    /// What the script for root says of a node with these programs and this list of legacy tables.
+    fn forwarding(programs: &[(&str, &str)], tables: &str) -> Forwarding {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().display().to_string();
+        for (name, text) in programs {
+            let program = folder.path().join(name);
+            std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        std::fs::write(folder.path().join("ip_tables_names"), tables).unwrap();
+        std::fs::create_dir(folder.path().join("nf_tables")).unwrap();
+        let script = FORWARD_SCRIPT
+            .replace("/proc/net", &root)
+            .replace("/sys/module", &root)
+            .replace("PATH=$PATH:", &format!("PATH={root}:$PATH:"));
+        let output = Command::new("sh")
+            .args(["-c", &script, "sh", "range=10.42.0.0/16"])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        Forwarding::parse(&String::from_utf8(output.stdout).unwrap()).expect("a whole answer")
+    }
+
+    const DOCKERS: &str = "echo ':FORWARD DROP [0:0]'; echo '-A FORWARD -o docker0 -j DOCKER'";
+
+    fn chains(forwarding: &Forwarding) -> Vec<String> {
+        let chains = forwarding.dropping.iter();
+        chains
+            .map(|it| format!("{:?} {} {} {}", it.backend, it.family, it.table, it.chain))
+            .collect()
+    }
+
+    #[test]
+    fn chains_that_drop_are_listed_with_their_tables() {
+        let lists = "case $* in\n\
+            'list chains') printf 'table %s {\\n\\tchain %s {\\n\\t\\ttype filter hook %s priority filter; policy %s;\\n\\t}\\n}\\n' \
+            'ip filter' FORWARD forward drop 'inet filter' input input drop 'inet own' forward forward drop \
+            'bridge filter' FORWARD forward drop 'inet open' forward forward accept 'inet knows' forward forward drop ;;\n\
+            *knows) echo 'ip saddr 10.42.0.0/16 accept' ;;\n\
+            esac";
+        let nft = ("nft", lists);
+        let of_nft = ("iptables", "echo 'iptables v1.8.9 (nf_tables)'");
+        let legacy = ("iptables-legacy-save", DOCKERS);
+        let found = forwarding(&[nft, of_nft, legacy], "nat\nfilter\n");
+        assert_eq!(found.written, Some(Backend::Nft));
+        assert_eq!(
+            chains(&found),
+            [
+                "Legacy ip filter FORWARD",
+                "Nft inet own forward",
+                "Nft ip filter FORWARD"
+            ]
+        );
+        // A table that the kernel does not have is not asked for: it would come with the question.
+        let found = forwarding(&[of_nft, legacy, ("nft", "exit 1")], "nat\n");
+        assert_eq!(chains(&found), [""; 0]);
+    }
+
+    #[test]
+    fn rules_that_know_pods_are_made_for_them() {
+        let none = ("nft", "exit 1");
+        let old = ("iptables", "echo 'iptables v1.6.1'");
+        let rules = |more: &str| format!("{DOCKERS}; echo '{more}'");
+        for (more, count) in [
+            ("-A FORWARD -i eth1 -j ACCEPT", 1),
+            ("-A FORWARD -s 10.42.0.0/16 -j ACCEPT", 0),
+            ("-A FORWARD -j KUBE-FORWARD", 0),
+        ] {
+            let rules = rules(more);
+            let save = ("iptables-legacy-save", rules.as_str());
+            let found = forwarding(&[none, old, save], "filter\n");
+            assert_eq!(found.written, Some(Backend::Legacy));
+            assert_eq!(found.dropping.len(), count, "{more}");
+        }
+        assert_eq!(Forwarding::parse("@@iptables\n"), None);
     }
 
     #[test]

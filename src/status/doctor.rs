@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::datagrams;
+use super::{datagrams, forwarding};
 use crate::{
     config::{Intent, NodeIntent},
     desired::{Desired, DesiredHost},
@@ -159,6 +159,7 @@ impl Diagnosis {
             findings.extend(of_measured(examined, name, measured));
         }
         findings.extend(datagrams::findings(examined));
+        findings.extend(forwarding::findings(examined));
         let hosts = examined.actual.hosts.iter();
         findings.extend(
             hosts
@@ -430,7 +431,7 @@ fn of_measured(examined: &Examined<'_>, name: &NodeName, measured: &Measured) ->
     findings
 }
 
-/// What is measured on each node that answers; on its disk only where it may be written to.
+/// What is measured on each node that answers; on its disk, and by a container, only where it may be written to.
 pub fn requests(want: &Desired, have: &Actual, writes: bool) -> BTreeMap<NodeName, MeasureRequest> {
     let hosts = want.hosts.iter();
     hosts
@@ -442,6 +443,7 @@ pub fn requests(want: &Desired, have: &Actual, writes: bool) -> BTreeMap<NodeNam
                 packets: packets(want, have, name),
                 datagrams: datagrams::to_others(want, have, name),
                 ports: datagrams::ports(host).collect(),
+                pods: forwarding::pods(host).filter(|_| writes),
                 images: images(want, name, facts),
             };
             Some((name.clone(), request))

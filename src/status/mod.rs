@@ -12,6 +12,7 @@ mod datagrams;
 mod differences;
 pub mod doctor;
 mod etcd;
+mod forwarding;
 mod nodes;
 mod problems;
 mod snapshots;

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt as _, future::join_all, stream};
+use ipnet::IpNet;
 use tokio::time::timeout;
 
 use super::read::WIDTH;
@@ -12,8 +13,8 @@ use crate::{
     facts::{
         Unreachable,
         measured::{
-            self, DiskSpeed, MeasureRequest, Measured, PROOF, Proof, ProofRequest, ROOT_SCRIPT,
-            SCRIPT,
+            self, DiskSpeed, FORWARD_SCRIPT, Forwarding, MeasureRequest, Measured, PROOF, Proof,
+            ProofRequest, ROOT_SCRIPT, SCRIPT,
         },
     },
     host::{HelperContainer, Host, pool::Hosts},
@@ -75,7 +76,16 @@ async fn of(host: &Host, request: &MeasureRequest) -> Measured {
             (DiskSpeed::Elsewhere, Some(folder)) => by_root(host, folder).await,
             (disk, _) => disk,
         };
-        Measured { disk, ..measured }
+        // One container after the other: they have one name.
+        let forwarding = match request.pods {
+            Some(range) => forwarding(host, range).await,
+            None => None,
+        };
+        Measured {
+            disk,
+            forwarding,
+            ..measured
+        }
     };
     let (measured, images) = tokio::join!(Box::pin(measuring), join_all(images));
     Measured {
@@ -107,14 +117,26 @@ async fn by_script(host: &Host, request: &MeasureRequest) -> Measured {
 /// A disk on which the user has no folder: through a container, as everything that root does on a node. Where that
 /// fails, the disk is not measured.
 async fn by_root(host: &Host, folder: &str) -> DiskSpeed {
+    let log = as_root(host, ROOT_SCRIPT, format!("disk={folder}")).await;
+    let measured = log.and_then(|log| Measured::parse(&log));
+    measured.map_or(DiskSpeed::Elsewhere, |measured| measured.disk)
+}
+
+/// Only root may read the rules of the kernel. Where that fails, nothing is known of them.
+async fn forwarding(host: &Host, pods: IpNet) -> Option<Forwarding> {
+    let log = as_root(host, FORWARD_SCRIPT, format!("range={pods}")).await;
+    Forwarding::parse(&log?)
+}
+
+/// What the script printed.
+async fn as_root(host: &Host, script: &str, argument: String) -> Option<String> {
     let measurement = HelperContainer {
-        script: ROOT_SCRIPT.to_owned(),
-        arguments: vec![format!("disk={folder}")],
+        script: script.to_owned(),
+        arguments: vec![argument],
         limit: SCRIPT_LIMIT,
     };
     let ran = Box::pin(host.run_measurement(&measurement)).await;
-    let measured = ran.ok().and_then(|output| Measured::parse(&output.log));
-    measured.map_or(DiskSpeed::Elsewhere, |measured| measured.disk)
+    ran.ok().map(|output| output.log)
 }
 
 /// Why a registry does not give out an image.
