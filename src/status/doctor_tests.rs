@@ -7,7 +7,10 @@ use super::*;
 use crate::{
     config::{Canal, Ingress, IngressOptions, Network, NetworkMode},
     desired::fixture::{blank, claim, facts, intent_of, now, reuse_or_issue, up},
-    facts::{Barrier, ClockFact, Interface, Route, Unreached, measured::Unanswered},
+    facts::{
+        Barrier, ClockFact, Interface, Route, SelinuxPolicy, SystemFacts, Unreached,
+        measured::{Forwarding, Unanswered},
+    },
     host::{HostError, Place, Tried},
     model::{ClusterId, Endpoint, PeerPort},
 };
@@ -42,6 +45,10 @@ impl World {
             system.distribution = ["debian".to_owned()].into();
             system.kernel = "6.1.0-28-amd64".to_owned();
             system.machine_id = format!("machine of {name}");
+            system.boot = Some(format!("boot of {name}"));
+            // Neither does any harm: nothing labels containers, and overlayfs mounts each container again.
+            system.selinux = Some(SelinuxPolicy::WithContainers);
+            system.no_exec = on_one_mount("/var/lib/docker", &["/var/lib/docker"]);
             system.addresses = [address.to_owned()].into();
             system.route_address = Some(address.to_owned());
             let ens3 = Interface {
@@ -65,6 +72,7 @@ impl World {
             let measured = Measured {
                 trip: Duration::from_micros(700),
                 disk: DiskSpeed::Writes(Duration::from_millis(2)),
+                forwarding: Some(forwarding("nft ip filter FORWARD")),
                 ..Measured::default()
             };
             (name.into(), measured)
@@ -141,6 +149,20 @@ fn at(node: &str) -> Arc<Place> {
     })
 }
 
+/// Folders that one mount point has.
+fn on_one_mount(at: &str, folders: &[&str]) -> BTreeMap<String, String> {
+    let folders = folders.iter();
+    folders
+        .map(|folder| ((*folder).to_owned(), at.to_owned()))
+        .collect()
+}
+
+/// Of a node whose `iptables` writes to nftables, and of which this chain drops.
+fn forwarding(chain: &str) -> Forwarding {
+    let output = format!("@@iptables\niptables v1.8.9 (nf_tables)\n@@dropping\n{chain}\n@@end\n");
+    Forwarding::parse(&output).unwrap()
+}
+
 const SOCKET: &str = "/var/run/docker.sock";
 
 fn route(to: &str, via: &str, device: &str) -> Route {
@@ -200,7 +222,7 @@ type Fault = (
     &'static str,
 );
 
-const FAULTS: [Fault; 58] = [
+const FAULTS: [Fault; 67] = [
     (
         "The node is switched off",
         |it| {
@@ -470,6 +492,55 @@ const FAULTS: [Fault; 58] = [
         "docker image prune -a",
     ),
     (
+        "A file system that must be written to is mounted read-only",
+        |it| {
+            let folders = ["/etc/containerd", "/etc/kubernetes"];
+            it.on("n2").system.read_only = on_one_mount("/", &folders);
+        },
+        Severity::Error,
+        "cannot write to `/etc/containerd`, `/etc/kubernetes`: the file system at `/` is mounted read-only",
+        "sudo mount -o remount,rw /",
+    ),
+    (
+        "The programs of network plugins are on a file system with `noexec`",
+        |it| it.on("n2").system.no_exec = on_one_mount("/opt", &["/opt/cni/bin"]),
+        Severity::Error,
+        "cannot execute what is in `/opt/cni/bin`: the file system at `/opt` is mounted with `noexec`",
+        "sudo mount -o remount,exec /opt",
+    ),
+    (
+        "The volumes of pods are on a file system with `noexec`",
+        |it| it.on("n2").system.no_exec = on_one_mount("/var", &["/var/lib/kubelet"]),
+        Severity::Warning,
+        "the file system of `/var/lib/kubelet` is mounted with `noexec`",
+        "sudo mount -o remount,exec /var",
+    ),
+    (
+        "SELinux is enforced, Docker or containerd labels containers, and `container-selinux` is not installed",
+        |it| {
+            let facts = it.on("n2");
+            facts.system.distribution = ["rocky".to_owned(), "rhel".to_owned()].into();
+            facts.system.selinux = Some(SelinuxPolicy::WithoutContainers);
+            facts
+                .docker
+                .security_options
+                .push("name=selinux".to_owned());
+        },
+        Severity::Error,
+        "enforces SELinux with a policy that has no types for containers, and Docker labels containers",
+        "sudo dnf install container-selinux",
+    ),
+    (
+        "SELinux is enforced, and containerd confines the pods of flannel (`enable_selinux`)",
+        |it| {
+            let dump = &mut it.on("n2").system.containerd.dump;
+            dump.push_str("[plugins.'io.containerd.grpc.v1.cri']\nenable_selinux = true\n");
+        },
+        Severity::Warning,
+        "containerd labels containers (`enable_selinux`)",
+        "`plugin: canal` under `network`",
+    ),
+    (
         "There is no `iptables`",
         |it| {
             it.on("n2")
@@ -659,6 +730,17 @@ const FAULTS: [Fault; 58] = [
         "sudo nft list ruleset",
     ),
     (
+        "A firewall between the nodes drops calico's routes (BGP)",
+        |it| {
+            it.intent.network = Network::Calico(Box::default());
+            let unreached = unreached(179, Barrier::Silent);
+            it.on("n2").system.unreached.insert(unreached);
+        },
+        Severity::Error,
+        "TCP port 179 (calico's routes (BGP)) of node `n1` at 10.0.0.1: nothing answers",
+        "let 179/tcp in from the other nodes",
+    ),
+    (
         "A firewall drops the packets of pods (UDP)",
         |it| it.unanswered(Barrier::Silent, true),
         Severity::Error,
@@ -689,11 +771,24 @@ const FAULTS: [Fault; 58] = [
     (
         "Two addresses lead to one machine",
         |it| {
+            let SystemFacts {
+                machine_id, boot, ..
+            } = it.on("n1").system.clone();
+            let system = &mut it.on("n2").system;
+            (system.machine_id, system.boot) = (machine_id, boot);
+        },
+        Severity::Error,
+        "are one machine",
+        "name each machine once",
+    ),
+    (
+        "Two machines are clones with one machine-id",
+        |it| {
             let id = it.on("n1").system.machine_id.clone();
             it.on("n2").system.machine_id = id;
         },
         Severity::Error,
-        "are one machine",
+        "are two machines with the same machine-id",
         "systemd-machine-id-setup",
     ),
     (
@@ -813,6 +908,26 @@ const FAULTS: [Fault; 58] = [
         "set the MTU of the interface to 1400",
     ),
     (
+        "A table of nftables drops what the node forwards",
+        |it| {
+            let measured = it.measured.get_mut(&"n2".into()).unwrap();
+            measured.forwarding = Some(forwarding("nft inet filter forward"));
+        },
+        Severity::Warning,
+        "the chain `forward` of nftables' table `inet filter` drops what the node forwards",
+        "`sudo nft insert rule inet filter forward ip saddr 10.42.0.0/16 accept`",
+    ),
+    (
+        "Docker wrote to iptables-legacy, and the node's `iptables` writes to nftables",
+        |it| {
+            let measured = it.measured.get_mut(&"n2".into()).unwrap();
+            measured.forwarding = Some(forwarding("legacy ip filter FORWARD"));
+        },
+        Severity::Warning,
+        "the chain `FORWARD` of iptables-legacy drops what the node forwards",
+        "`sudo iptables-legacy -P FORWARD ACCEPT`",
+    ),
+    (
         "The disk of etcd is slow",
         |it| {
             let measured = it.measured.get_mut(&"n1".into()).unwrap();
@@ -856,6 +971,13 @@ fn nothing_is_found_on_healthy_nodes() {
         .collect();
     assert_eq!(datagrams, ["10.0.0.1/8472 n1", "10.0.0.3/8472 n3"]);
     assert_eq!(request.ports, [8472].into());
+    let pods = requests
+        .values()
+        .map(|it| it.pods.map(|net| net.to_string()));
+    assert!(
+        pods.into_iter()
+            .all(|pods| pods.as_deref() == Some("10.42.0.0/16"))
+    );
 }
 
 #[test]

@@ -664,6 +664,69 @@ async fn doctor_measures_a_disk_on_which_the_user_has_no_folder() {
     assert_eq!(site.state(), before);
 }
 
+/// Only root may read the rules of a node: a container does, and is gone afterwards. Nothing runs with `--no-write`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_reads_which_rules_drop_the_packets_of_pods() {
+    let site = Site::new().await;
+    site.node.docker().has_every_image = Some(1);
+    site.node.docker().work = Box::new(|script, _| {
+        let dropping =
+            "@@iptables\niptables v1.8.9 (nf_tables)\n@@dropping\nnft inet filter forward\n@@end\n";
+        let asked = script.contains("@@dropping");
+        (
+            0,
+            if asked {
+                dropping.to_owned()
+            } else {
+                String::new()
+            },
+        )
+    });
+    let before = site.state();
+    let warning = "`sudo nft insert rule inet filter forward ip saddr 10.42.0.0/16 accept`";
+    let told = |ran: &Ran| {
+        let words = ran.stdout.split_whitespace();
+        words.collect::<Vec<_>>().join(" ").contains(warning)
+    };
+    let ran = site.run(&["doctor"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(told(&ran), "{ran}");
+    let ran = site.run(&["doctor", "--no-write"]).await;
+    assert!(!told(&ran), "{ran}");
+    assert_eq!(site.node.docker().containers.len(), 0);
+    assert_eq!(site.state(), before);
+}
+
+/// What `up` would meet on its way: found before anything is written, with the same words as by `doctor`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn up_stops_where_a_file_system_or_selinux_prevents_it() {
+    let site = Site::new().await;
+    site.node.docker().info["SecurityOptions"] = json!(["name=selinux"]);
+    let answer = SYSTEM.replace(
+        "@@end",
+        "@@restricted\nro /etc/kubernetes /\nnoexec /opt/cni/bin /opt\nnoexec /var/lib/docker /var\n\
+         @@selinux\nenforcing\nno-container-types\n@@end",
+    );
+    site.node
+        .on_exec("@@hostname", move |_| Said::out(answer.clone()));
+    let before = site.state();
+    for command in [&["up", "--yes"][..], &["doctor", "--no-write"]] {
+        let ran = site.run(command).await;
+        assert_eq!(ran.code, Some(2), "{ran}");
+        let told = format!("{} {}", ran.stdout, ran.stderr);
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "cannot write to `/etc/kubernetes`: the file system at `/` is mounted read-only",
+            "cannot execute what is in `/opt/cni/bin`: the file system at `/opt` is mounted with `noexec`",
+            "Docker labels containers with them: these cannot start",
+        ] {
+            assert!(told.contains(words), "{words}: {ran}");
+        }
+        assert!(!told.contains("/var/lib/docker`: the file system"), "{ran}");
+    }
+    assert_eq!(site.state(), before);
+}
+
 /// What is measured stands in the table; a registry that lacks an image prevents `up`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_measures_what_a_survey_does_not_tell() {

@@ -26,7 +26,7 @@ struct Fault {
     cure: Cure,
 }
 
-const FAULTS: [Fault; 33] = [
+const FAULTS: [Fault; 36] = [
     Fault {
         what: "sshd does not run",
         plant: "systemctl stop ssh.socket ssh 2>/dev/null; systemctl stop ssh",
@@ -159,13 +159,43 @@ const FAULTS: [Fault; 33] = [
         cure: Cure::Done("write another range as", "ip route del 10.43.7.0/24"),
     },
     Fault {
-        what: "one machine twice",
+        what: "a clone of the other machine",
         plant: "cp /etc/machine-id /root/; echo ID1 >/etc/machine-id",
-        code: 1,
-        says: "are one machine",
+        code: 2,
+        says: "are two machines with the same machine-id",
         cure: Cure::Done(
             "sudo rm /etc/machine-id && sudo systemd-machine-id-setup",
             "cp /root/machine-id /etc/machine-id; rm /root/machine-id",
+        ),
+    },
+    Fault {
+        what: "a folder is on a file system that is mounted read-only",
+        plant: "mount -t tmpfs -o ro tmpfs /etc/modules-load.d",
+        code: 2,
+        says: "cannot write to `/etc/modules-load.d`: the file system at `/etc/modules-load.d` is mounted read-only",
+        cure: Cure::Done(
+            "sudo mount -o remount,rw /etc/modules-load.d",
+            "umount /etc/modules-load.d",
+        ),
+    },
+    Fault {
+        what: "programs of network plugins may not be executed",
+        plant: "mkdir -p /opt/cni/bin && mount -t tmpfs -o noexec tmpfs /opt/cni/bin",
+        code: 2,
+        says: "cannot execute what is in `/opt/cni/bin`",
+        cure: Cure::Done(
+            "sudo mount -o remount,exec /opt/cni/bin",
+            "umount /opt/cni/bin && rmdir --ignore-fail-on-non-empty /opt/cni/bin",
+        ),
+    },
+    Fault {
+        what: "what is in the volumes of pods may not be executed",
+        plant: "mkdir -p /var/lib/kubelet && mount -t tmpfs -o noexec tmpfs /var/lib/kubelet",
+        code: 0,
+        says: "the file system of `/var/lib/kubelet` is mounted with `noexec`",
+        cure: Cure::Done(
+            "sudo mount -o remount,exec /var/lib/kubelet",
+            "umount /var/lib/kubelet && rmdir /var/lib/kubelet",
         ),
     },
     Fault {
@@ -416,6 +446,22 @@ fn each_fault_of_a_machine_is_found_and_what_is_said_cures_it() {
     let run = doctor(&site).well();
     assert!(run.stdout.trim_end().ends_with(healthy), "{run:?}");
     n2.sh(&silent.replace("-I", "-D")).expect("no rule");
+
+    // Root reads the rules, in a container: where nothing may be written, nothing is read. Not every lab has `nft`.
+    if n2.sh("command -v nft").is_ok() {
+        tell("a table of nftables drops what is forwarded");
+        let table = "nft add table inet lab && \
+                     nft add chain inet lab forward '{ type filter hook forward priority 0; policy drop; }'";
+        n2.sh(table).expect("a table");
+        let run = site.run(&["doctor"]).well();
+        let said = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cure = "sudo nft insert rule inet lab forward ip saddr 10.42.0.0/16 accept";
+        assert!(said.contains(cure), "{run:?}");
+        n2.sh(cure.trim_start_matches("sudo ")).expect("a rule");
+        let run = site.run(&["doctor"]).well();
+        assert!(!run.stdout.contains("inet lab"), "{run:?}");
+        n2.sh("nft delete table inet lab").expect("no table");
+    }
 
     tell("a node is off");
     n2.stop().expect("it is off");
