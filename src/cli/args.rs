@@ -374,7 +374,7 @@ pub struct Doctor {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Do not measure the disks of etcd nodes, which writes a temporary file of 230 KB
+    /// Write no temporary file to measure the disks of etcd nodes, and start no container to read the packet filter
     #[arg(long)]
     pub no_write: bool,
     /// Accept unknown SSH host keys for this run only

@@ -97,14 +97,14 @@ pub struct Measured {
 pub struct Forwarding {
     /// What the node's `iptables` writes to. kubelet and the programs of network plugins call it, and kube-proxy's
     /// image chooses the same by what kubelet wrote.
-    pub written: Option<Backend>,
+    pub written: Option<RuleBackend>,
     /// Chains that drop unless one of their rules accepts, and whose rules know nothing of pods.
     pub dropping: BTreeSet<DroppingChain>,
 }
 
 /// Where `iptables` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Backend {
+pub enum RuleBackend {
     /// The tables of iptables itself.
     Legacy,
     /// Tables of nftables.
@@ -115,7 +115,7 @@ pub enum Backend {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DroppingChain {
     /// Whose.
-    pub backend: Backend,
+    pub backend: RuleBackend,
     /// `ip`, `ip6` or `inet`.
     pub family: String,
     /// Its table.
@@ -133,9 +133,9 @@ impl Forwarding {
         let version = text("iptables").trim();
         // Releases before there was a choice do not say which.
         let written = if version.contains("nf_tables") {
-            Some(Backend::Nft)
+            Some(RuleBackend::Nft)
         } else {
-            (!version.is_empty()).then_some(Backend::Legacy)
+            (!version.is_empty()).then_some(RuleBackend::Legacy)
         };
         Some(Self {
             written,
@@ -152,8 +152,8 @@ fn dropping(line: &str) -> Option<DroppingChain> {
     };
     Some(DroppingChain {
         backend: match *backend {
-            "legacy" => Backend::Legacy,
-            "nft" => Backend::Nft,
+            "legacy" => RuleBackend::Legacy,
+            "nft" => RuleBackend::Nft,
             _ => return None,
         },
         family: (*family).to_owned(),
@@ -620,7 +620,7 @@ mod tests {
         let of_nft = ("iptables", "echo 'iptables v1.8.9 (nf_tables)'");
         let legacy = ("iptables-legacy-save", DOCKERS);
         let found = forwarding(&[nft, of_nft, legacy], "nat\nfilter\n");
-        assert_eq!(found.written, Some(Backend::Nft));
+        assert_eq!(found.written, Some(RuleBackend::Nft));
         assert_eq!(
             chains(&found),
             [
@@ -647,7 +647,7 @@ mod tests {
             let rules = rules(more);
             let save = ("iptables-legacy-save", rules.as_str());
             let found = forwarding(&[none, old, save], "filter\n");
-            assert_eq!(found.written, Some(Backend::Legacy));
+            assert_eq!(found.written, Some(RuleBackend::Legacy));
             assert_eq!(found.dropping.len(), count, "{more}");
         }
         assert_eq!(Forwarding::parse("@@iptables\n"), None);

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::doctor::{Examined, Finding, warning};
 use crate::{
     desired::DesiredHost,
-    facts::measured::{Backend, DroppingChain, Forwarding},
+    facts::measured::{DroppingChain, Forwarding, RuleBackend},
     model::RangeOf,
 };
 
@@ -63,7 +63,7 @@ fn is_of_iptables(chain: &DroppingChain) -> bool {
     chain.table == "filter" && chain.chain == "FORWARD" && chain.family != "inet"
 }
 
-fn told(chain: &DroppingChain, written: Backend, pods: IpNet) -> (String, Vec<String>) {
+fn told(chain: &DroppingChain, written: RuleBackend, pods: IpNet) -> (String, Vec<String>) {
     let DroppingChain {
         backend,
         family,
@@ -89,14 +89,14 @@ fn told(chain: &DroppingChain, written: Backend, pods: IpNet) -> (String, Vec<St
         );
     }
     let tool = match (backend, pods.addr()) {
-        (Backend::Legacy, IpAddr::V4(_)) => "iptables-legacy",
-        (Backend::Legacy, IpAddr::V6(_)) => "ip6tables-legacy",
-        (Backend::Nft, IpAddr::V4(_)) => "iptables-nft",
-        (Backend::Nft, IpAddr::V6(_)) => "ip6tables-nft",
+        (RuleBackend::Legacy, IpAddr::V4(_)) => "iptables-legacy",
+        (RuleBackend::Legacy, IpAddr::V6(_)) => "ip6tables-legacy",
+        (RuleBackend::Nft, IpAddr::V4(_)) => "iptables-nft",
+        (RuleBackend::Nft, IpAddr::V6(_)) => "ip6tables-nft",
     };
     let other = match written {
-        Backend::Legacy => "iptables-legacy",
-        Backend::Nft => "nftables",
+        RuleBackend::Legacy => "iptables-legacy",
+        RuleBackend::Nft => "nftables",
     };
     (
         format!(
