@@ -701,6 +701,7 @@ async fn doctor_reads_which_rules_drop_the_packets_of_pods() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn up_stops_where_a_file_system_or_selinux_prevents_it() {
     let site = Site::new().await;
+    site.node.docker().has_every_image = Some(1);
     site.node.docker().info["SecurityOptions"] = json!(["name=selinux"]);
     let answer = SYSTEM.replace(
         "@@end",
