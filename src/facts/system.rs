@@ -139,17 +139,9 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
     let pairs = |name: &str| lines(name).filter_map(|line| line.split_once(' '));
     let set = |name: &str| lines(name).map(str::to_owned).collect::<BTreeSet<_>>();
     let addresses = |name: &str| lines(name).filter_map(|word| word.parse::<IpAddr>().ok());
-    let restricted = |option: &str| {
-        let lines = lines("restricted").filter_map(|line| line.split_once(' '));
-        let these = lines.filter(|(told, _)| *told == option);
-        // The mount point is written without spaces.
-        let pairs = these.filter_map(|(_, rest)| rest.rsplit_once(' '));
-        let text = |(folder, at): (&str, &str)| (folder.to_owned(), at.to_owned());
-        pairs.map(text).collect::<BTreeMap<String, String>>()
-    };
     Some(SystemFacts {
-        read_only: restricted("ro"),
-        no_exec: restricted("noexec"),
+        read_only: restricted(&sections, "ro"),
+        no_exec: restricted(&sections, "noexec"),
         selinux: selinux(&set("selinux")),
         distribution: text("distribution")
             .split_whitespace()
@@ -223,6 +215,20 @@ fn plain(output: &str) -> String {
         }
     }
     plain
+}
+
+/// The folders on mounts with this option, and where these are: `ro /etc/kubernetes /etc`.
+fn restricted(sections: &BTreeMap<&str, String>, option: &str) -> BTreeMap<String, String> {
+    let lines = sections
+        .get("restricted")
+        .map_or("", String::as_str)
+        .lines();
+    let lines = lines.filter_map(|line| line.trim().split_once(' '));
+    let these = lines.filter(|(told, _)| *told == option);
+    // The mount point is written without spaces.
+    let pairs = these.filter_map(|(_, rest)| rest.rsplit_once(' '));
+    let text = |(folder, at): (&str, &str)| (folder.to_owned(), at.to_owned());
+    pairs.map(text).collect()
 }
 
 /// Nothing where it is not enforced.

@@ -68,10 +68,10 @@ fn without_noexec(at: &str) -> String {
 }
 
 /// The folders of each mount point.
-fn by_mount<'a>(
-    folders: &'a BTreeMap<String, String>,
+fn by_mount(
+    folders: &BTreeMap<String, String>,
     is_used: impl Fn(&str) -> bool,
-) -> BTreeMap<&'a str, Vec<&'a str>> {
+) -> BTreeMap<&str, Vec<&str>> {
     let mut by_mount: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (folder, at) in folders.iter().filter(|(folder, _)| is_used(folder)) {
         by_mount.entry(at).or_default().push(folder);

@@ -23,8 +23,6 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
         let name = match package {
             Package::Iptables => "iptables".to_owned(),
             Package::Ip => "iproute2".to_owned(),
-            // Its policy has them, and its packages do not label.
-            Package::ContainerSelinux => return by_hand(package),
             // Debian's cloud kernels have no package beside them: the usual one has all modules.
             Package::KernelModules if is("ubuntu") => format!("linux-modules-extra-{kernel}"),
             Package::KernelModules if kernel.contains("cloud") => {
@@ -32,7 +30,7 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
                         with that kernel"
                     .to_owned();
             }
-            Package::KernelModules => return by_hand(package),
+            Package::ContainerSelinux | Package::KernelModules => return by_hand(package),
         };
         format!("sudo apt install {name}")
     } else if is("rhel") || is("fedora") || is("centos") {
