@@ -91,7 +91,7 @@ pub(super) fn open(
     if is_stdin(config) {
         return Err(Failure::NoPlace.into());
     }
-    let (store, kubeconfig) = (FileStore::beside(config), FileKubeconfig::beside(config));
+    let (store, kubeconfig) = (FileStore::next_to(config), FileKubeconfig::next_to(config));
     for file in [store.path(), kubeconfig.path()] {
         if is_open_to_others(file) {
             session.screen.warn(&open_to_others(file));

@@ -1,7 +1,6 @@
-//! Files that are wholly there or not at all. Blocking; for [`super::file`] and
-//! [`super::kubeconfig`] only.
+//! Files that are complete or absent. Blocking; for [`super::file`] and [`super::kubeconfig`] only.
 //!
-//! A file is written beside its place under a temporary name, with mode 0600, synced, and then
+//! A file is written under a temporary name in the same folder, with mode 0600, synced, and then
 //! renamed: a reader sees the old content or the new one. What a killed writer left is found by
 //! its name ([`prune_leftovers`]).
 
@@ -124,14 +123,14 @@ pub(super) struct Lock {
 }
 
 impl Drop for Lock {
-    /// Takes the lock file away while it is still locked: nobody can hold this name's lock in
-    /// the meantime, and who waits for it sees that the file is no longer the one of that name.
+    /// Removes the lock file while it is still locked: no other process can hold the lock of this
+    /// name in the meantime, and a process that waits sees that the name no longer refers to this file.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Locks, if nobody else holds it.
+/// Takes the lock; `None` while another process holds it.
 pub(super) fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let place = folder(path).join(format!("{}lock", hidden(path)));
     let file = OpenOptions::new()
@@ -169,7 +168,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// `.cluster.rke-operator.json.`: what our hidden files beside `path` begin with.
+/// `.cluster.rke-operator.json.`: the prefix of rke-operator's hidden files next to `path`.
 fn hidden(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!(".{name}.")

@@ -20,20 +20,20 @@ use crate::{
 pub struct CaPair {
     /// Certificate, PEM.
     pub cert: String,
-    /// Private key, PEM: PKCS#8 when we made it; PKCS#1 and SEC1 are read too. `None`: the authority is a person's, who
-    /// signs with it elsewhere.
+    /// Private key, PEM: PKCS#8 if rke-operator generated it; PKCS#1 and SEC1 are read too. `None`: the user keeps the
+    /// key of this authority, and signs with it elsewhere.
     pub key: Option<Secret<String>>,
 }
 
-/// A certificate authority: what signs, and what is trusted. They differ while one signing pair
-/// takes the place of another.
+/// A certificate authority: the pair that signs, and the certificates that are trusted. They differ
+/// while one signing pair replaces another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     /// Signs.
     pub signing: CaPair,
     /// The certificates that are trusted, PEM, that of `signing` among them.
     pub trusted: Vec<String>,
-    /// The pair that will sign once everybody trusts it.
+    /// The pair that will sign once every component trusts it.
     pub next: Option<CaPair>,
     /// The certificate of `signing` as the pair before it has signed it, PEM: for clients that know that one alone.
     pub cross: Option<String>,
@@ -84,14 +84,14 @@ pub struct EtcdEpoch {
     /// new one.
     #[serde(default)]
     pub begins: u64,
-    /// The node whose member was made of it.
+    /// The node whose member was the first with this data.
     pub first: NodeName,
     /// How far it has come.
     pub reached: Reached,
 }
 
 impl EtcdEpoch {
-    /// What its data are made of, for people.
+    /// The source of its data, for messages.
     pub fn made_of(&self) -> String {
         match &self.from {
             Some(snapshot) => format!("the snapshot `{}`", snapshot.name),
@@ -99,7 +99,7 @@ impl EtcdEpoch {
         }
     }
 
-    /// The command that begins it, and goes on with it.
+    /// The command that starts or resumes it.
     pub fn command(&self) -> String {
         match &self.from {
             Some(snapshot) => {
@@ -143,7 +143,8 @@ pub enum Reached {
     TakenBack,
 }
 
-/// What encrypts what the API server stores: a key of ours, or a configuration of the user's.
+/// What encrypts the data of the API server in etcd: a key that rke-operator generated, or the user's own
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionKey {
     /// As the encryption configuration names the key; `custom` for a whole `EncryptionConfiguration`.
@@ -169,7 +170,7 @@ pub enum Membership {
     /// The config names it.
     #[default]
     Active,
-    /// The config no longer names it, and it has not been given back yet.
+    /// The config no longer names it, and it has not been cleaned and released yet.
     Leaving,
     /// It was given up: a tombstone. What is left of it in etcd and in the API goes; a machine of
     /// that name is a part of the cluster again when nothing of it is left anywhere.
@@ -433,8 +434,8 @@ pub struct ClusterState {
     pub service_accounts: ServiceAccounts,
     /// What has encrypted stored objects. Kept when nothing is encrypted any more: a snapshot may need it.
     pub encryption: Vec<EncryptionKey>,
-    /// The members that etcd was made with and their peer addresses, saved before the first one
-    /// starts. Empty in a state of the first format.
+    /// The members that etcd was bootstrapped with and their peer addresses, saved before the first
+    /// one starts. Empty in a state of the first format.
     pub etcd_bootstrap: BTreeMap<NodeName, String>,
     /// Which life of etcd's data this is; `None`: the first.
     pub etcd_epoch: Option<EtcdEpoch>,
@@ -442,7 +443,7 @@ pub struct ClusterState {
     pub external_etcd: Option<EtcdKeyspace>,
     /// By node name.
     pub inventory: BTreeMap<NodeName, InventoryEntry>,
-    /// What a person made of its certificates.
+    /// The certificates that the user supplied.
     pub given: GivenCertificates,
     /// What the operator remembers.
     pub memory: OperatorMemory,
@@ -466,7 +467,7 @@ impl ClusterState {
         self.cluster_ca.bundle() + &signer.unwrap_or_default()
     }
 
-    /// True where a person has certificates of nodes, or keeps the key of an authority.
+    /// True where the user supplied certificates of nodes, or keeps the key of an authority.
     pub fn is_signed_elsewhere(&self) -> bool {
         let authorities = [&self.cluster_ca, &self.etcd_ca, &self.front_proxy_ca];
         let mut keys = authorities.iter().map(|authority| &authority.signing.key);

@@ -1,4 +1,4 @@
-//! The state in a file beside `cluster.yml`: mode 0600, atomic, synced, compare-and-swap.
+//! The state in a file next to `cluster.yml`: mode 0600, atomic, synced, compare-and-swap.
 //!
 //! The revision is the content's SHA-256. A save compares and writes under a lock file, so that
 //! of two runs from one folder one gets a conflict. Anything but "no such file" is an error.
@@ -35,8 +35,8 @@ impl FileStore {
         Self { path }
     }
 
-    /// Beside a config: `cluster.yml` → `cluster.rke-operator.json`.
-    pub fn beside(config: &Path) -> Self {
+    /// Next to a config: `cluster.yml` → `cluster.rke-operator.json`.
+    pub fn next_to(config: &Path) -> Self {
         Self::new(config.with_extension("rke-operator.json"))
     }
 

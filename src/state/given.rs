@@ -1,10 +1,10 @@
-//! What a cluster has of certificates that a person made. Pure.
+//! The certificates of a cluster that the user supplied. Pure.
 
 use std::collections::BTreeSet;
 
 use crate::model::ClientIdentity;
 
-/// Certificates that we did not make, and do not make anew.
+/// Certificates that rke-operator did not issue and does not re-issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenCertificates {
     /// Those of nodes, as `NODE/NAME`.
@@ -17,7 +17,7 @@ pub struct GivenCertificates {
 }
 
 impl GivenCertificates {
-    /// True when we made all of them.
+    /// True when rke-operator issued all of the cluster's certificates.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

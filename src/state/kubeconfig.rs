@@ -45,8 +45,8 @@ impl FileKubeconfig {
         Self { path }
     }
 
-    /// Beside a config, named as RKE does: `cluster.yml` → `kube_config_cluster.yml`.
-    pub fn beside(config: &Path) -> Self {
+    /// Next to a config, under RKE's name: `cluster.yml` → `kube_config_cluster.yml`.
+    pub fn next_to(config: &Path) -> Self {
         let name = config.file_name().unwrap_or_default().to_string_lossy();
         Self::new(config.with_file_name(format!("kube_config_{name}")))
     }
@@ -107,7 +107,7 @@ impl SecretKubeconfig {
         }
     }
 
-    /// The Secret of that name, whoever made it.
+    /// The Secret of that name, no matter who created it.
     async fn there(&self) -> io::Result<Option<v1::Secret>> {
         self.secrets.get_opt(&self.name).await.map_err(plain)
     }
@@ -212,7 +212,7 @@ impl KubeconfigStore for SecretKubeconfig {
     }
 }
 
-/// What is not text is not a kubeconfig of ours: it compares as different and is written anew.
+/// Content that is not UTF-8 is no kubeconfig that rke-operator wrote: it compares as different and is overwritten.
 fn text(content: &[u8]) -> Secret<String> {
     Secret::new(String::from_utf8_lossy(content).into_owned())
 }

@@ -1,6 +1,6 @@
 //! What must outlive a run: CA keys, the service-account key, the cluster id and the inventory.
 //!
-//! [`ClusterState`] is all the state there is. Stores: a file beside `cluster.yml` (CLI) or a Secret
+//! [`ClusterState`] is all the state there is. Stores: a file next to `cluster.yml` (CLI) or a Secret
 //! (operator). A store that cannot be read is an error, never "absent" (invariant 2).
 
 mod atomic;

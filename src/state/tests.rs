@@ -87,7 +87,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
 }
 
 fn store(folder: &TempDir) -> FileStore {
-    FileStore::beside(&folder.path().join("cluster.yml"))
+    FileStore::next_to(&folder.path().join("cluster.yml"))
 }
 
 async fn present(store: &impl Store) -> (ClusterState, String) {
@@ -208,7 +208,7 @@ async fn what_cannot_be_understood_is_unreadable_and_never_absent() {
             what == "another version",
             "{what}: {hints}"
         );
-        // And nobody writes a new one over it.
+        // And it is not overwritten with a new state.
         let error = Store::save(&store, &saved("b"), None).await.unwrap_err();
         assert!(
             matches!(error, StateError::Conflict { .. }),
@@ -277,7 +277,7 @@ async fn deleting_the_state_deletes_what_killed_writers_left() {
     assert_eq!(names(folder.path()).len(), 2);
     Store::delete(&store).await.unwrap();
     assert_eq!(names(folder.path()), [""; 0]);
-    // Killed before the rename of the first save: there is no state, and the keys lie beside it.
+    // Killed before the rename of the first save: there is no state, but a temporary file with keys.
     let staged = atomic::stage(store.path(), b"{ half of the keys").unwrap();
     staged.keep().unwrap();
     Store::delete(&store).await.unwrap();
@@ -296,7 +296,11 @@ async fn a_writer_that_was_killed_before_the_rename_has_changed_nothing() {
     killed(store.path().to_owned());
     assert_eq!(Store::load(&store).await.unwrap(), Loaded::Absent);
     Store::save(&store, &saved("a"), None).await.unwrap();
-    assert_eq!(names(folder.path()), ["cluster.rke-operator.json"], "swept");
+    assert_eq!(
+        names(folder.path()),
+        ["cluster.rke-operator.json"],
+        "pruned"
+    );
 
     killed(store.path().to_owned());
     let (read, revision) = present(&store).await;
@@ -304,11 +308,15 @@ async fn a_writer_that_was_killed_before_the_rename_has_changed_nothing() {
     Store::save(&store, &saved("b"), Some(&revision))
         .await
         .unwrap();
-    assert_eq!(names(folder.path()), ["cluster.rke-operator.json"], "swept");
+    assert_eq!(
+        names(folder.path()),
+        ["cluster.rke-operator.json"],
+        "pruned"
+    );
 }
 
 #[tokio::test]
-async fn the_lock_of_a_process_that_is_gone_holds_nobody_up() {
+async fn the_lock_file_of_a_dead_process_blocks_no_save() {
     let folder = TempDir::new().unwrap();
     let store = store(&folder);
     fs::write(folder.path().join(".cluster.rke-operator.json.lock"), "").unwrap();
@@ -317,7 +325,7 @@ async fn the_lock_of_a_process_that_is_gone_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_somebody_holds_is_waited_for_and_then_an_error() {
+async fn a_held_lock_is_waited_for_and_then_an_error() {
     let folder = TempDir::new().unwrap();
     let store = store(&folder);
     let lock = atomic::try_lock(store.path()).unwrap().unwrap();
@@ -347,7 +355,7 @@ async fn a_symbolic_link_stays_one() {
 #[tokio::test]
 async fn the_kubeconfig_is_named_as_rke_names_it_and_for_its_owner_only() {
     let folder = TempDir::new().unwrap();
-    let store = FileKubeconfig::beside(&folder.path().join("prod.yaml"));
+    let store = FileKubeconfig::next_to(&folder.path().join("prod.yaml"));
     assert_eq!(store.path(), folder.path().join("kube_config_prod.yaml"));
     let named = format!("`{}`", store.path().display());
     assert_eq!(KubeconfigStore::place(&store), named, "for messages");
