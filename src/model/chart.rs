@@ -17,8 +17,8 @@ pub struct AppliedObject {
     /// Its uid; empty while it is only about to be applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Digest of the names of the fields that are ours, as the server keeps them: whoever changes one of
-    /// these takes it over. Empty where the server did not tell.
+    /// Digest of the names of the fields that rke-operator owns, from the object's managed fields: another client
+    /// that changes one of these fields takes it over. Empty where the server did not report them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub fields: String,
 }

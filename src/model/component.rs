@@ -129,9 +129,9 @@ pub const NO_CLUSTER: &str = "no-cluster";
 /// The systemd unit of the transaction that changes containerd's configuration on a node.
 pub const SWITCH_UNIT: &str = "rke-operator-containerd.service";
 
-/// The name of the CNI network that canal and calico make.
+/// The name of the CNI network that canal and calico create.
 pub const CALICO_NETWORK: &str = "k8s-pod-network";
-/// The name of the CNI network that flannel makes: chains and results bear it.
+/// The name of the CNI network that flannel creates: iptables chains and CNI results contain it.
 pub const CNI_NETWORK: &str = "cbr0";
 
 /// The empty image of [`CLAIM`], imported by us.

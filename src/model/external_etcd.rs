@@ -76,7 +76,7 @@ pub struct EtcdKeyspace {
 }
 
 impl EtcdKeyspace {
-    /// What a removal says: nobody but those who run it deletes what is in there.
+    /// What a removal reports: only the administrators of that etcd delete what the cluster stored in it.
     pub fn stays(&self) -> String {
         let below = keys_below(&self.prefix);
         format!(

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_firewall_is_told_every_port_in_its_own_words() {
+    fn each_firewall_gets_every_port_in_its_own_syntax() {
         let network = HostNetwork {
             ranges: vec![
                 Range {

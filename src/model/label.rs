@@ -1,6 +1,6 @@
 //! Labels of Docker containers and of API objects. Pure.
 
-/// The cluster's id: on every container of ours.
+/// The cluster's id: on every container that rke-operator creates.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
 /// The cluster's name, for people.
 pub const CLUSTER_NAME: &str = "clusterprovisioner.rke.io/cluster-name";
@@ -36,8 +36,8 @@ pub const KUBECONFIG: &str = "clusterprovisioner.rke.io/kubeconfig";
 /// On an object of the user's manifests, an annotation: it was there before, and is not deleted when it is taken
 /// out of the config.
 pub const FOUND: &str = "clusterprovisioner.rke.io/found";
-/// On a Node, an annotation: it is cordoned by a run of ours, which takes both away again. Without
-/// it a cordoned node is somebody else's.
+/// On a Node, an annotation: a run of rke-operator cordoned the node, and will uncordon it and remove the annotation.
+/// A cordoned node without it was cordoned by another owner.
 pub const CORDONED: &str = "clusterprovisioner.rke.io/cordoned";
 /// On a Node, an annotation: it is to be rebooted. The request, and the boot of the machine that is to end.
 pub const REBOOT: &str = "clusterprovisioner.rke.io/reboot";

@@ -31,7 +31,7 @@ impl ObjectRef {
 pub struct WantedObjects {
     /// The objects that must be, as they are applied.
     pub objects: BTreeMap<ObjectRef, serde_json::Value>,
-    /// The kinds among which objects of ours may be: those of every add-on that is known, wanted
+    /// The kinds of the objects that rke-operator may have created: those of every known add-on, wanted
     /// or not.
     pub kinds: BTreeSet<ObjectKind>,
     /// Whether it is asked who the cluster is.
@@ -114,7 +114,7 @@ impl Scaled {
     }
 }
 
-/// Writes into an object what it is, so that it can be told later what was applied.
+/// Annotates an object with the digest of its content, so that a later survey can see what was applied.
 pub fn stamp(object: &mut Value) {
     let annotations = &mut object["metadata"]["annotations"];
     if let Some(annotations) = annotations.as_object_mut() {

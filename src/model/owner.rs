@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Who owns a file, or whom a process runs as. Root, unless it is said.
+/// The owner of a file, or the user that a process runs as. Root by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The user.
@@ -17,7 +17,7 @@ impl Owner {
     /// Both are 0.
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 
-    /// True where nobody else is named.
+    /// True for root.
     pub fn is_root(&self) -> bool {
         *self == Self::ROOT
     }

@@ -21,12 +21,12 @@ pub const SERVICE_ACCOUNT_KEY: &str = "/etc/kubernetes/ssl/kube-service-account-
 pub const SERVICE_ACCOUNT_PUBLIC: &str = "/etc/kubernetes/ssl/kube-service-account-token.pem";
 /// The copy of the state that control planes keep (0600).
 pub const STATE: &str = "/etc/kubernetes/rke-operator-state.json";
-/// The id of the cluster that claimed the node, for everybody to read: it is no secret, and is known
-/// when Docker has lost the claim.
+/// The id of the cluster that claimed the node, readable for everyone: it is no secret, and is known
+/// even when Docker has lost the claim.
 pub const CLUSTER_ID: &str = "/etc/kubernetes/rke-operator-cluster-id";
 /// What the claim remembers, once more (0600): Docker may lose its containers.
 pub const NODE_RECORD: &str = "/etc/kubernetes/rke-operator-node.json";
-/// The images that lay in containerd's namespace `k8s.io` before us (0600).
+/// The images that were in containerd's namespace `k8s.io` before rke-operator imported its first one (0600).
 pub const K8S_IMAGES: &str = "/etc/containerd/rke-operator-k8s-images";
 /// The images that a bundle brought to the node's containerd, as containerd names them, one a line: what was put there once is
 /// not put there again.
@@ -37,17 +37,16 @@ pub const IMAGE_ARCHIVE: &str = "rke-operator-image.tar";
 pub const PROXY: &str = "/etc/kubernetes/nginx-proxy";
 /// What nginx-proxy reads.
 pub const PROXY_CONFIG: &str = "/etc/kubernetes/nginx-proxy/nginx.conf";
-/// The digest of the [`PROXY_CONFIG`] that it was told to read.
+/// The digest of the [`PROXY_CONFIG`] that nginx-proxy was last signalled to reload.
 pub const PROXY_READ: &str = "/etc/kubernetes/nginx-proxy/read";
 /// What kube-apiserver writes into its audit log.
 pub const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
-/// How kube-apiserver's admission plugins are set. A name of our own: RKE's `admission.yaml` may be a
-/// file of people's, with a flag of theirs.
+/// The configuration of kube-apiserver's admission plugins. Not named `admission.yaml` as RKE's: that may be a
+/// file of the user's, set with a flag in `extra_args`.
 pub const ADMISSION: &str = "/etc/kubernetes/rke-operator-admission.yaml";
-/// What kube-apiserver encrypts with what it stores (0600). A name of our own: RKE's `encryption.yaml` may be a file of
-/// people's, with a flag of theirs.
+/// The encryption configuration of kube-apiserver (0600). Not named `encryption.yaml` as RKE's, for the same reason.
 pub const ENCRYPTION: &str = "/etc/kubernetes/rke-operator-encryption.yaml";
-/// How kube-apiserver reaches the server that says whose a token is (0600). A name of our own, for the same reason.
+/// How kube-apiserver reaches the webhook that authenticates tokens (0600). Not named as RKE's, for the same reason.
 pub const WEBHOOK: &str = "/etc/kubernetes/rke-operator-token-webhook.yaml";
 /// The file of a cloud's controller manager, as in RKE: it mounts it under this name.
 pub const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
@@ -78,7 +77,7 @@ pub const ETCD_MEMBER: &str = "/var/lib/etcd/member";
 pub const AUDIT_LOG: &str = "/var/log/kube-audit";
 /// kubelet's root.
 pub const KUBELET: &str = "/var/lib/kubelet";
-/// Our containerd configuration, beside the package's own.
+/// rke-operator's containerd configuration, next to the package's.
 pub const CONTAINERD_CONFIG: &str = "/etc/containerd/rke-operator.toml";
 /// Points containerd at [`CONTAINERD_CONFIG`]. systemd reads drop-ins by name, and the last
 /// `ExecStart` counts: this one comes after `override.conf`, which `systemctl edit` writes.
@@ -88,7 +87,7 @@ pub const CONTAINERD_DROP_IN: &str =
 pub const FORMER_DROP_IN: &str = "/etc/systemd/system/containerd.service.d/50-rke-operator.conf";
 /// The authorities by which Docker knows registries: a folder each.
 pub const DOCKER_CERTS_D: &str = "/etc/docker/certs.d";
-/// The name of ours among them, which no package and no person uses.
+/// The name of rke-operator's file in such a folder, which no package and no person uses.
 const AUTHORITY: &str = "rke-operator.crt";
 /// Where kubelet looks for the logins to registries: a link to [`REGISTRIES`].
 pub const KUBELET_LOGINS: &str = "/var/lib/kubelet/config.json";
@@ -101,7 +100,7 @@ pub const MODULES_LOAD: &str = "/etc/modules-load.d/rke-operator.conf";
 /// Sysctls at boot.
 pub const SYSCTL: &str = "/etc/sysctl.d/99-rke-operator.conf";
 
-/// The authority by which Docker knows a registry, in a file of ours.
+/// rke-operator's file with the authority by which Docker knows a registry.
 pub fn docker_authority(host: &str) -> String {
     format!("{DOCKER_CERTS_D}/{host}/{AUTHORITY}")
 }
@@ -165,7 +164,8 @@ pub const EXTERNAL_ETCD: [&str; 3] = [
 /// The certificate of [`EXTERNAL_ETCD`], which people make.
 pub const EXTERNAL_ETCD_CERTIFICATE: &str = EXTERNAL_ETCD[1];
 
-/// True for the files in [`SSL`] that we make: those names, and those that bear a node's address.
+/// True for the files in [`SSL`] that rke-operator creates: those with a known name, and those with a node's
+/// address in their name.
 pub fn is_certificate(path: &str) -> bool {
     let Some(file) = path
         .strip_prefix(SSL)
@@ -191,9 +191,9 @@ pub fn is_certificate(path: &str) -> bool {
 mod tests {
     use super::is_certificate;
 
-    /// R7: files of people lie beside ours.
+    /// R7: users keep their own files in the same folder.
     #[test]
-    fn only_names_that_we_make_are_ours() {
+    fn only_known_names_are_certificates_of_the_cluster() {
         for ours in [
             "kube-ca.pem",
             "kube-apiserver-key.pem",

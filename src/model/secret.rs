@@ -15,7 +15,7 @@ impl<T: Zeroize> Secret<T> {
         Self(value)
     }
 
-    /// The one way to the value: whoever calls this answers for where it goes.
+    /// The one way to the value: the caller is responsible for where it goes.
     pub const fn expose(&self) -> &T {
         &self.0
     }

@@ -170,7 +170,7 @@ pub struct LogLimit {
     pub max_file: u32,
 }
 
-/// What the node's containerd must be told.
+/// What the node's containerd must be configured with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerdWants {
     /// The pause image, put into the `k8s.io` namespace by us.
@@ -199,11 +199,11 @@ pub struct KernelWants {
 /// What the Node object must carry; what others put there is left alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMeta {
-    /// Labels of ours.
+    /// rke-operator's labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations of ours.
+    /// rke-operator's annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Taints of ours.
+    /// rke-operator's taints.
     pub taints: Vec<Taint>,
 }
 
