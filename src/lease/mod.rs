@@ -1,16 +1,16 @@
-//! Of several that could act one does: the one that holds the Lease, as Kubernetes' own components
-//! do it. There are two: [`OPERATOR`], among the operator's processes, and [`RUN`], in the
+//! Leader election with a Lease, as Kubernetes' own components do it: of several candidates, only the
+//! holder acts. There are two Leases: [`OPERATOR`], among the operator's processes, and [`RUN`], in the
 //! provisioned cluster, among all runs that change it.
 //!
-//! The holder renews its record. Whoever waits takes it when it was given back, when its holder is
-//! a process of this machine that has ended, or when it has not moved for as long as it says: by the
-//! clock of the one that waits, so that no two clocks are ever compared. Each write bears the
-//! version that was read, so two cannot take it at once.
+//! The holder renews its record. A candidate takes the Lease when it was released, when its holder is
+//! a process of this machine that has exited, or when the record has not changed for as long as it
+//! says. The candidate measures that by its own clock, so two clocks are never compared. Each write
+//! carries the resource version that was read, so two candidates cannot take it at once.
 //!
-//! The holder may act for [`Terms::deadline`] from the moment it asked for its last renewal, and that
+//! The holder may act for [`Terms::deadline`] from the moment it requested its last renewal, and that
 //! bound is part of its [stop signal](Stopper::lease_until): a process that was frozen finds it at
 //! its next step. Others wait for [`Terms::duration`], so an effect in flight has the difference to
-//! end.
+//! finish.
 
 mod process;
 
@@ -40,18 +40,18 @@ pub(crate) use process::{this_process, told};
 pub(crate) struct Terms {
     /// Its name.
     name: &'static str,
-    /// How long a record that does not move is respected.
+    /// How long a record that does not change is respected.
     duration: Duration,
     /// How long the holder acts without a renewal.
     deadline: Duration,
     /// How often the holder renews, and the others look.
     retry: Duration,
-    /// A server that gives no answer gives nobody else the lease: its holder goes on.
+    /// The holder goes on while the server does not answer: then no other candidate gets the lease either.
     outlives_silence: bool,
 }
 
 impl Terms {
-    /// Says in the log what a request came to, where silence is worth a warning.
+    /// Logs why a request failed: as a warning, unless the holder may go on without an answer.
     fn tell(&self, error: &kube::Error, what: &str) {
         let why = with_causes(error);
         if self.outlives_silence {
@@ -89,8 +89,8 @@ pub(crate) const RUN: Terms = Terms {
 /// How long a request may take: one that hangs must leave time for others.
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// Whoever heard from the server so short ago can hear from it. Shorter than [`Terms::deadline`], so that
-/// whoever meets silence then still has its lease.
+/// A process that had an answer from the server within this time can reach it. Shorter than
+/// [`Terms::deadline`], so that a holder whose server falls silent after that still has its lease.
 const RECENT: Duration = Duration::from_secs(25);
 
 /// A candidate.
@@ -109,14 +109,14 @@ pub(crate) struct Held {
     until: Instant,
 }
 
-/// A record of somebody else, and since when it is seen to be so.
+/// Another holder's record, and since when this process has seen it unchanged.
 pub(crate) struct Seen {
     spec: LeaseSpec,
     since: Instant,
 }
 
 impl Seen {
-    /// Since when the record stands: the moment of this look, unless the last one saw the same.
+    /// Since when the record is unchanged: since now, unless the last look saw the same record.
     fn again(last: Option<Self>, spec: LeaseSpec, now: Instant) -> Self {
         match last {
             Some(last) if last.spec == spec => last,
@@ -124,12 +124,12 @@ impl Seen {
         }
     }
 
-    /// Who holds it; empty when nobody does.
+    /// The holder's identity; empty when there is none.
     pub(crate) fn holder(&self) -> &str {
         self.spec.holder_identity.as_deref().unwrap_or_default()
     }
 
-    /// May `identity` take it? A holder of the same name is this process's own predecessor.
+    /// May `identity` take it? A holder of the same name is this process's predecessor.
     fn is_free(&self, identity: &str, now: Instant) -> bool {
         let seconds = self.spec.lease_duration_seconds.unwrap_or_default();
         let lasts = u64::try_from(seconds).map_or(RUN.duration, Duration::from_secs);
@@ -158,7 +158,7 @@ impl Election {
         }
     }
 
-    /// Waits until this process holds the lease; `None` when it is told to stop before.
+    /// Waits until this process holds the lease; `None` when it is stopped before that.
     pub(crate) async fn win(self, stop: &Stop) -> Option<Held> {
         let mut seen: Option<Seen> = None;
         let mut said = String::new();
@@ -262,7 +262,7 @@ impl Election {
         }
     }
 
-    /// Fails with a conflict when somebody else wrote since `there` was read.
+    /// Fails with a conflict when another client wrote the Lease since `there` was read.
     async fn write(&self, there: &Lease, spec: LeaseSpec) -> kube::Result<Lease> {
         let lease = Lease {
             metadata: ObjectMeta {
@@ -282,14 +282,14 @@ impl Election {
 /// What came of a renewal.
 enum Renewal {
     Renewed,
-    /// Another holds it.
+    /// Another process holds it, or its record names no holder: which of the two.
     Lost(String),
 }
 
 impl Held {
-    /// Renews while the work goes on, which is told to stop when the lease is lost. What became of
-    /// the work, and the lease if it is still held. `heard` tells when the work reached the server last:
-    /// silence for the lease alone is no silence.
+    /// Renews while the work goes on, and stops the work when the lease is lost. Returns the result of
+    /// the work, and the lease if it is still held. `heard` returns when the work last had an answer from
+    /// the server: the server is not silent when only the renewals get no answer.
     pub(crate) async fn during<T, F: Future<Output = T>>(
         self,
         stop: &Stop,
@@ -311,7 +311,7 @@ impl Held {
         (came_of_it, kept.filter(|_| !lost))
     }
 
-    /// Renews until `done`; then it is still held. `None` when it was lost, which `stopper` told.
+    /// Renews until `done`; then it is still held. `None` when it was lost; then `stopper` has given the signal.
     async fn keep(
         mut self,
         stopper: Stopper,
@@ -342,11 +342,11 @@ impl Held {
                     failing = None;
                     continue;
                 }
-                // Whoever asked meanwhile was told that it is over.
+                // Meanwhile the stop signal said that the lease is over.
                 Ok(Renewal::Renewed) => "it was renewed too late".to_owned(),
-                Ok(Renewal::Lost(holder)) => format!("{holder} holds it"),
+                Ok(Renewal::Lost(why)) => why,
                 Err(error) if !over => {
-                    // Where the work gets answers others get them too, and may take the lease.
+                    // While the work gets answers, others get them too, and may take the lease.
                     let since = *failing.get_or_insert(asked);
                     let silent = heard().is_none_or(|when| when < since || when.elapsed() > RECENT);
                     if outlives_silence && silent {
@@ -377,7 +377,7 @@ impl Held {
             }
             Err(error) => return Err(error),
         };
-        // Deleted by somebody, or touched; it is lost only when another holds it.
+        // Deleted, it is created again; edited, it is lost only when it no longer names this process.
         let Some(there) = there else {
             self.lease = election.create().await?;
             return Ok(Renewal::Renewed);
@@ -388,11 +388,12 @@ impl Held {
                 self.lease = election.write(&there, election.next(&spec)).await?;
                 Ok(Renewal::Renewed)
             }
-            holder => Ok(Renewal::Lost(holder.unwrap_or("nobody").to_owned())),
+            Some(holder) if !holder.is_empty() => Ok(Renewal::Lost(format!("{holder} holds it"))),
+            Some(_) | None => Ok(Renewal::Lost("its record names no holder".to_owned())),
         }
     }
 
-    /// Gives it back: the next one need not wait.
+    /// Releases it, so that the next candidate need not wait.
     pub(crate) async fn release(self) {
         let Self {
             election, lease, ..
@@ -404,8 +405,8 @@ impl Held {
             ..lease.spec.clone().unwrap_or_default()
         };
         match election.write(&lease, spec).await {
-            Ok(_) => tracing::info!(identity = election.identity, "gave the lease back"),
-            Err(error) => election.terms.tell(&error, "cannot give the lease back"),
+            Ok(_) => tracing::info!(identity = election.identity, "released the lease"),
+            Err(error) => election.terms.tell(&error, "cannot release the lease"),
         }
     }
 }
@@ -431,7 +432,7 @@ mod tests {
         }
     }
 
-    /// By our own clock, from when we saw it first; a record that moves is respected anew.
+    /// By this process's own clock, from when it first saw the record; a change starts the time again.
     #[test]
     fn a_record_that_does_not_move_is_respected_for_as_long_as_it_says() {
         let start = Instant::now();
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_and_what_is_ones_own_is_free_at_once() {
+    fn a_lease_that_was_released_or_is_ones_own_is_free_at_once() {
         let now = Instant::now();
         assert!(Seen::again(None, record("", 1), now).is_free("a", now));
         assert!(Seen::again(None, record("a", 15), now).is_free("a", now));

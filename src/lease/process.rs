@@ -1,10 +1,10 @@
-//! Processes of one machine know of each other whether they still run: a lease whose holder was
-//! killed is free at once for whoever is killed and started again there. About those of other
-//! machines nothing is known.
+//! A process can see whether another one of the same machine still runs: a lease whose holder was
+//! killed is free at once for the next process there. It cannot see this of processes on other
+//! machines.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "who runs on this machine is read from its /proc"
+    reason = "the processes of this machine are read from its /proc"
 )]
 
 use std::{fmt::Write as _, fs, path::Path};
@@ -12,10 +12,10 @@ use std::{fmt::Write as _, fs, path::Path};
 /// Before the part of an identity that names a process.
 const MARK: &str = " process ";
 
-/// Who this is to others that wait: `root@host process 41-4026531836-77-123456`.
+/// The identity of this process in a Lease: `root@host process 41-4026531836-77-123456`.
 pub(crate) fn this_process() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(std::env::var_os);
-    let user = user.map_or("somebody".to_owned(), |user| {
+    let user = user.map_or("unknown".to_owned(), |user| {
         user.to_string_lossy().into_owned()
     });
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -33,7 +33,7 @@ pub(crate) fn this_process() -> String {
     identity
 }
 
-/// The identity as people are told: `root@host, process 77`.
+/// The identity as messages show it: `root@host, process 77`.
 pub(crate) fn told(identity: &str) -> String {
     let Some((who, process)) = identity.rsplit_once(MARK) else {
         return identity.to_owned();
