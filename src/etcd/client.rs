@@ -30,7 +30,7 @@ use crate::{
 /// etcd's client port.
 pub(crate) const PORT: u16 = 2379;
 
-/// The name that every etcd certificate of ours bears, whatever the node's address is.
+/// A name in every etcd certificate that rke-operator issues, whatever the node's address is.
 const SERVER_NAME: &str = "localhost";
 
 /// How long one answer may take. etcd itself gives up after 5 s and two elections.

@@ -7,7 +7,7 @@ use crate::{error::ErrorClass, model::EtcdUrl};
 /// An etcd outside of the cluster, as one survey saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalView {
-    /// Nobody asked it: there was no question, or no control plane answered through which it is reached.
+    /// It was not asked: there was no need, or no control plane answered through which it is reached.
     NotAsked,
     /// A majority of its members answered through at least one of them.
     Answered {

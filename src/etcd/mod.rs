@@ -1,8 +1,8 @@
-//! etcd, as its own members tell it: who is a member, who leads, whether they serve.
+//! etcd, as its own members report it: the members, the leader, whether they serve.
 //!
-//! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
+//! [`view`] has the facts and what follows from them (pure). [`Client`] speaks to one member through
 //! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
-//! the operations on members, each harmless to repeat; [`defrag`] gives their unused space back;
+//! the operations on members, each harmless to repeat; [`defrag`] reclaims their unused space;
 //! [`snapshot`] saves what one has, and [`Since`] counts what is newer; `backup` is what the program next to a member asks of it;
 //! [`external`] looks at an etcd outside of the cluster.
 //!

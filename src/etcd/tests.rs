@@ -1,4 +1,4 @@
-//! How answers of etcd are judged, as a table.
+//! What follows from the answers of etcd, as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +96,7 @@ fn quorum_is_what_the_voters_say_and_not_how_many_hosts_answer() {
             LED_BY_ONE,
         ),
         (
-            "nobody answers",
+            "no member answers",
             cluster(3, 0)
                 .without(&[1, 2, 3])
                 .with(|it| it.roster = None),
@@ -113,7 +113,7 @@ fn quorum_is_what_the_voters_say_and_not_how_many_hosts_answer() {
             Quorum::Unknown,
         ),
         (
-            "nobody knows a leader",
+            "no member knows a leader",
             cluster(3, 0).without(&[2, 3]).with(|it| {
                 it.on(1).status.leader = None;
                 unconfirmed(it);
@@ -225,7 +225,7 @@ fn a_member_may_stop_when_a_majority_is_healthy_without_it() {
             true,
         ),
         (
-            "another follows nobody",
+            "another follows no leader",
             cluster(3, 0).with(|it| it.on(2).status.leader = None),
             1,
             false,
@@ -256,7 +256,7 @@ fn statuses_belong_to_members_and_hosts() {
 }
 
 #[test]
-fn alarms_and_databases_that_are_nearly_full_are_said() {
+fn alarms_and_databases_that_are_nearly_full_are_reported() {
     assert_eq!(cluster(3, 0).view().problems(), [""; 0]);
     let alarm = |member, kind| Alarm {
         member: MemberId(member),

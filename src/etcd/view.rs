@@ -35,8 +35,8 @@ pub struct EtcdView {
     pub alarms: BTreeSet<Alarm>,
     /// Why a member did not answer, or what it refused.
     pub silent: BTreeMap<NodeName, String>,
-    /// The members with which a voter that answered us has a connection. `None`: nobody was asked,
-    /// because every member answered us, or one that was asked did not tell.
+    /// The members with which a voter that answered has a connection. `None`: no voter was asked,
+    /// because every member answered, or one that was asked did not report it.
     pub heard: Option<BTreeSet<MemberId>>,
 }
 
@@ -261,7 +261,7 @@ fn quorum(answers: &BTreeMap<NodeName, Answer>, roster: Option<&Roster>) -> Quor
 }
 
 impl Default for EtcdView {
-    /// Nobody was asked.
+    /// No member was asked.
     fn default() -> Self {
         Self {
             quorum: Quorum::Unknown,
@@ -306,7 +306,7 @@ impl EtcdView {
         found.map(|(id, _)| *id)
     }
 
-    /// The members that answered on a host or bear its member's name.
+    /// The members that answered on a host or have its member's name.
     pub fn of_node(&self, node: &NodeName) -> impl Iterator<Item = (MemberId, &Member)> {
         let (on, name) = (self.on(node), member_name(node));
         let members = self.members.iter().map(|(id, member)| (*id, member));
@@ -348,8 +348,8 @@ impl EtcdView {
         healthy.len() > left / 2
     }
 
-    /// True when neither we nor its peers hear from this member; what nobody told is no proof. One
-    /// that is no member is silent.
+    /// True when neither rke-operator nor its peers hear from this member; without a report of its peers
+    /// there is no proof. One that is no member is silent.
     pub fn is_silent(&self, member: MemberId) -> bool {
         let Some(there) = self.members.get(&member) else {
             return true;

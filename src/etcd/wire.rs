@@ -67,7 +67,7 @@ impl Status {
         self.raft_index.saturating_sub(self.raft_applied_index)
     }
 
-    /// As a fact. `quota` is what the member was told on its command line.
+    /// As a fact. `quota` is the one on the member's command line.
     pub(super) fn answer(&self, quota: Option<u64>) -> Answer {
         let Self {
             header,
