@@ -1,12 +1,12 @@
 //! Conditions: the one way to note and to write them; [`super::reason`] has the table of types and
 //! reasons.
 //!
-//! - [`merge`] takes what a pass found and gives the list to write: `lastTransitionTime` moves
-//!   only with `status`, `observedGeneration` is that of the judged object.
-//! - A type that a pass did not judge keeps what was said before, with the generation it was
-//!   said about; one that was never judged is written as `Unknown`, so all are there on the
-//!   first visit.
-//! - `Reconciling` and `Stalled` are there only while they are true.
+//! - [`merge`] takes what a reconcile found and returns the list to write: `lastTransitionTime` moves
+//!   only with `status`, `observedGeneration` is that of the reconciled object.
+//! - A type that a reconcile did not check keeps its last status, with the generation that this was
+//!   for; one that was never checked is written as `Unknown`, so all types are present after the
+//!   first reconcile.
+//! - `Reconciling` and `Stalled` are present only while they are true.
 //!
 //! ```
 //! use rke_operator::api::conditions::{ConditionSet, ConditionType, Reason, merge};
@@ -35,7 +35,7 @@ pub enum ConditionStatus {
     True,
     /// It is not.
     False,
-    /// Nobody knows at the moment.
+    /// It is not known at the moment.
     Unknown,
 }
 
@@ -188,9 +188,9 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn found(truth: bool, message: &str) -> ConditionSet {
+    fn found(is_ready: bool, message: &str) -> ConditionSet {
         let mut conditions = ConditionSet::new();
-        let reason = if truth {
+        let reason = if is_ready {
             Reason::Ready
         } else {
             Reason::NotAvailable
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_judged_keeps_the_generation_it_was_judged_for() {
+    fn a_type_that_was_not_checked_keeps_the_generation_it_was_checked_for() {
         let first = merge(&[], &found(true, "one"), 1, at(1));
         let second = merge(&first, &ConditionSet::new(), 2, at(2));
         assert_eq!(ready(&second), ready(&first));

@@ -78,9 +78,9 @@ pub(crate) async fn early(hosts: &Hosts, saved: &ClusterState, engine: &ClientId
     ask(hosts, saved, engine, |name| aimed.contains(name)).await
 }
 
-/// Of what was said early, that of nodes which answered and have a member of this cluster. Where one that
-/// does not count said something, or one that counts could not be reached yet, all are asked again.
-pub(crate) async fn judged(
+/// Keeps of the early answers those of nodes that answered and have a member of this cluster. Asks all of these
+/// again if any other member answered, or if one of them could not be reached yet.
+pub(crate) async fn checked(
     early: Early,
     hosts: &Hosts,
     saved: &ClusterState,

@@ -62,9 +62,9 @@ const ROOTS: [&str; 8] = [
     path::SYSCTL,
 ];
 
-/// Reads every host that the pool aims at, but for those whose facts are `kept`; beside them what the
-/// API servers and members of the saved inventory say, of which counts what is on a node that answered
-/// and has one.
+/// Reads every host that the pool aims at, except those whose facts are `kept`. In parallel it asks the API
+/// servers and etcd members of the saved inventory; it keeps the answers of those on a node that answered and
+/// runs one of this cluster.
 pub async fn read(
     hosts: &Hosts,
     apis: &Apis,
@@ -90,7 +90,7 @@ pub async fn read(
         let Some(((saved, engine), asked)) = known.zip(planes) else {
             return Planes::default();
         };
-        Box::pin(judged(
+        Box::pin(checked(
             asked,
             hosts,
             apis,
@@ -108,7 +108,7 @@ pub async fn read(
         let Some(((saved, engine), asked)) = known.zip(members) else {
             return EtcdView::default();
         };
-        Box::pin(members::judged(asked, hosts, saved, &engine.etcd, &views)).await
+        Box::pin(members::checked(asked, hosts, saved, &engine.etcd, &views)).await
     };
     let (planes, etcd) = tokio::join!(planes, etcd);
     let since = match (wanted.since, known) {
@@ -412,7 +412,7 @@ async fn ask(
     let asked = planes.into_iter().map(|name| {
         let told = &told;
         async move {
-            // Nobody is there to be asked.
+            // Without the host there is no API server to ask.
             hosts.get(&name).await.ok()?;
             let served = match apis.of(&name, engine) {
                 Ok(client) => one_api(&name, hosts, saved, &client, wanted, told).await,
@@ -446,7 +446,7 @@ async fn ask(
     }
 }
 
-/// What was told, and why one that was asked for it did not tell.
+/// The facts that an API server gave, with its node; and why one that was asked for them gave none.
 type Told = (Option<(NodeName, Box<ClusterFacts>)>, Option<String>);
 
 async fn one_api(
@@ -479,8 +479,9 @@ async fn one_api(
     Ok(version)
 }
 
-/// Of what the control planes said, that of nodes which answered and run an API server of this cluster.
-async fn judged(
+/// Keeps of the control planes' answers those of nodes that answered and run an API server of this cluster. Asks all
+/// of these again if the facts came from another node, or if one of them could not be reached yet.
+async fn checked(
     asked: AskedApis,
     hosts: &Hosts,
     apis: &Apis,
@@ -495,7 +496,7 @@ async fn judged(
     let mut asked = asked;
     let teller = asked.cluster.as_ref();
     let stranger = teller.is_some_and(|(name, _)| !counts.contains_key(name));
-    // Another one has to tell, or one could not be reached yet.
+    // The facts must come from another one, or one could not be reached yet.
     if stranger || counts.keys().any(|name| !asked.apis.contains_key(*name)) {
         let planes = counts.keys().map(|name| (*name).clone()).collect();
         asked = Box::pin(ask(planes, hosts, apis, saved, engine, wanted)).await;
