@@ -1,5 +1,5 @@
-//! What the first plan of a run announced. A later plan of the run, which nobody was shown before the run
-//! began, deletes and disturbs nothing on other nodes. Pure.
+//! What the first plan of a run announced. A later plan of the run, which was not shown before the run began,
+//! deletes and disturbs nothing on other nodes. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

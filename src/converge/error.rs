@@ -283,7 +283,7 @@ mod tests {
     use crate::error::Obstacle;
 
     #[test]
-    fn several_nodes_are_told_each_on_its_line() {
+    fn several_nodes_are_listed_one_a_line() {
         let down = |name: &str| {
             let why = Unreachable {
                 alike: None,

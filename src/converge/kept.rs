@@ -1,17 +1,16 @@
-//! What a run's later looks need not ask for again.
+//! The facts that the later surveys of a run need not read again.
 //!
-//! A run looks again after each of its iterations. Of a thousand nodes it has changed one, perhaps: what
-//! the others said a moment ago still holds, so they are not asked twice. The cluster's API and etcd are
-//! read anew by every look, and so is every host
+//! A run surveys the cluster again after each of its iterations. Of a thousand nodes it may have changed
+//! one: the facts of the others still hold, so they are not read twice. Every survey reads the cluster's API
+//! and etcd again, and every host
 //!
 //! - that a step was on or about, whether or not it was carried out,
 //! - that did not answer,
-//! - that the new plan would do something to ([`super::look`] sees to that): no step is decided on facts of
-//!   an earlier look.
+//! - that the new plan would change ([`super::look`] sees to that): no step is decided on facts of
+//!   an earlier survey.
 //!
-//! Nothing is kept for a removal, whose proof that nodes are clean looks at all of them; where a guard did
-//! not hold or another run had its turn, for then somebody else changes nodes as well; and for longer than
-//! [`GOOD_FOR`].
+//! Nothing is kept for a removal, because it must see that every node is clean; after a guard failed or another
+//! run held the lease, because then other actors change nodes as well; and for longer than [`GOOD_FOR`].
 
 use std::collections::BTreeSet;
 
@@ -25,7 +24,7 @@ use crate::{
     plan::Plan,
 };
 
-/// What was seen longer ago is looked at again: a run that takes long does not end on old facts.
+/// Facts that are older are read again: a run that takes long does not end on old facts.
 const GOOD_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// Facts of an earlier look of this run.

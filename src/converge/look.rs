@@ -1,4 +1,4 @@
-//! One look at everything: state, nodes, cluster; what must be; and the plan between them.
+//! One survey of everything: the state, the nodes, the cluster; then what must be, and the plan to get there.
 
 use std::{
     borrow::Cow,
@@ -405,7 +405,7 @@ fn savers(actual: &Actual) -> BTreeSet<NodeName> {
     actual.hosts.keys().filter(takes).cloned().collect()
 }
 
-/// What was read, before anything is made of it.
+/// What was read, before anything is derived from it.
 pub(super) struct Reading<'i> {
     pub(super) now: Timestamp,
     seed: Seed,
@@ -657,8 +657,8 @@ fn unless_restoring(saved: Option<&ClusterState>) -> Result<(), Error> {
     }
 }
 
-/// Whoever removes the cluster that it runs on ends with its first control plane, and takes every other
-/// cluster's keys with it.
+/// Refuses to remove the cluster that the operator itself runs on: that removal would end with the first control
+/// plane, and the keys of every other cluster would be lost.
 fn spares_home(environment: &Environment, actual: &Actual) -> Result<(), Error> {
     let uid = actual.cluster.as_ref().and_then(|api| api.uid.as_deref());
     let saved = actual.saved.as_ref();
@@ -861,7 +861,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_breaks_an_invariant_does_not_run() {
-        let node = NodeName::from("nobody-looked-at-it");
+        let node = NodeName::from("not-surveyed");
         let component = Component::Kubelet;
         let step = Step {
             cause: Cause::New,

@@ -134,8 +134,8 @@ pub(super) async fn members(
     Ok((session, nodes))
 }
 
-/// Gives unused space of the members' databases back to the disks; `told` has each member as soon as it is done. When this
-/// is dropped, etcd still finishes the one that was begun.
+/// Defragments the members' databases, which frees their unused space on the disks; calls `told` with each member as
+/// soon as it is done. When this is dropped, etcd still finishes the member that was begun.
 pub async fn defragment(
     intent: &Intent,
     saved: &ClusterState,

@@ -1,5 +1,5 @@
 //! Joins the halves: survey (read, what must be, what differs, plan), then run, and again until the plan is empty.
-//! Both shells call this and have no provisioning logic of their own.
+//! Both shells call this and contain no provisioning logic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,8 +241,8 @@ async fn iterate<'w, R>(
         so_far.after(&outcome, failures, &iteration.survey)?;
         match outcome {
             RunOutcome::Stopped => return Ok(stopped(stop)),
-            // The survey before this iteration saw every host clean or not ours. After it nobody
-            // could tell any more whose a claim is, so there is nothing left to look for.
+            // The survey before this iteration saw every host clean or not of this cluster. Now that the state is
+            // deleted, it cannot be known any more which cluster a claim belongs to: another survey would find nothing.
             RunOutcome::Completed if plan.deletes_state() => {
                 return Ok(settled(iteration.survey, so_far, changed, warnings));
             }

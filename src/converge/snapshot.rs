@@ -33,7 +33,8 @@ pub struct SavedSnapshots {
     pub failed: BTreeMap<NodeName, Unreachable>,
 }
 
-/// Saves it; `told` has each node's result as it comes. What is half done when this is dropped, the next one clears away.
+/// Saves it; calls `told` with each node's result as it comes. The next snapshot deletes what is half done when this is
+/// dropped.
 pub async fn save_snapshots(
     asked: AskedSnapshot<'_>,
     intent: &Intent,

@@ -1,9 +1,9 @@
-//! One run at a time changes a cluster: a run that would do something holds a Lease there, and
-//! another one waits for it, then looks again. Guards hold just before each step; what two runs do
-//! between look and effect, this alone keeps apart.
+//! One run at a time changes a cluster: a run that would do something holds a Lease in the cluster.
+//! Another run waits for that Lease, then surveys again. Guards are evaluated just before each step;
+//! only the Lease prevents two runs from interfering between a survey and an effect.
 //!
-//! The lease is where the cluster is. While no API server answers nobody can take it; what may be
-//! done then is little ([`crate::plan`] says what) and harms nobody who does the same.
+//! While no API server answers, no run can take the Lease. A run may then do little ([`crate::plan`]
+//! says what), and nothing that conflicts with another run that does the same.
 
 use std::time::Duration;
 
@@ -27,42 +27,42 @@ use crate::{
 
 const NAMESPACE: &str = "kube-system";
 
-/// How long another run is waited for.
+/// How long this run waits for another one.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
-/// How long an API that answered a moment ago is waited for: another run may be restarting it.
+/// How long this run waits for an API that answered a moment ago: another run may be restarting it.
 const SILENCE: Duration = Duration::from_secs(90);
-/// How often it is looked whether the other one is done.
+/// How often this run checks whether the other one has finished.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What became of a plan that waited for its turn.
+/// The outcome of a plan that waited for the lease.
 pub(super) enum InTurn {
-    /// It was run.
+    /// The plan was run.
     Ran(Report),
-    /// It had to wait: what it was made of is no longer true.
+    /// The run had to wait: the survey that the plan was made from is out of date.
     LookAgain,
-    /// It was told to stop before it began.
+    /// The run was stopped before it executed the plan.
     Stopped(StopCause),
 }
 
-/// Whose turn it is.
+/// The outcome of waiting for the lease.
 enum Turn {
-    /// This run's.
+    /// This run holds it.
     Ours(Box<Held>),
-    /// This run's, which had to wait: what it saw before is no longer true.
+    /// This run could hold it, but had to wait: its survey is out of date.
     LookAgain,
-    /// Nobody can take it; why, where that is to be said.
-    Nobodys(Option<Warning>),
-    /// It was told to stop meanwhile.
+    /// The run goes on without the lease; with a warning where it could not be taken and two runs may collide.
+    WithoutLease(Option<Warning>),
+    /// The run was stopped meanwhile.
     Stopped(StopCause),
 }
 
-/// An answer that is no: it will be none to anybody else either. Too much to do, or an error of the
-/// server's own, is no answer.
+/// True for a refusal, which every other run would get as well. A conflict, an overloaded server or an internal
+/// error of the server is no refusal.
 fn is_no(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if !matches!(status.code, 409 | 429 | 500..))
 }
 
-/// What a person is told who may have started two runs.
+/// The warning to a user who may have started two runs.
 fn untaken(why: &str) -> Warning {
     Warning {
         message: format!(
@@ -75,7 +75,7 @@ fn untaken(why: &str) -> Warning {
 }
 
 impl Iteration<'_> {
-    /// True where the plan takes away every API server that serves.
+    /// True where the plan removes every API server.
     fn leaves_no_api(&self) -> bool {
         let Survey { actual, plan, .. } = &self.survey;
         let goes = |node: &NodeName| {
@@ -108,7 +108,7 @@ impl Iteration<'_> {
         })
     }
 
-    /// Runs the plan when no other run changes the cluster. What only waits is nobody's turn.
+    /// Runs the plan when no other run changes the cluster. A plan that only waits needs no lease.
     pub(super) async fn in_turn(
         &self,
         number: u32,
@@ -117,18 +117,18 @@ impl Iteration<'_> {
     ) -> Result<InTurn, Error> {
         let plan = &self.survey.plan;
         let turn = if plan.only_waits() {
-            Turn::Nobodys(None)
+            Turn::WithoutLease(None)
         } else {
             Box::pin(self.turn(events, stop)).await?
         };
         let held = match turn {
-            // The restored API has the lease of the time of the snapshot.
+            // The plan replaces the Lease with that of the snapshot, so it is released before.
             Turn::Ours(held) if self.replaces_etcd() => {
                 held.release().await;
                 return Ok(InTurn::Ran(self.run(plan, number, events, stop).await));
             }
             Turn::Ours(held) => held,
-            Turn::Nobodys(warning) => {
+            Turn::WithoutLease(warning) => {
                 let mut report = self.run(plan, number, events, stop).await;
                 report.warnings.extend(warning);
                 return Ok(InTurn::Ran(report));
@@ -140,7 +140,7 @@ impl Iteration<'_> {
         let heard = || self.session.heard();
         let (report, held) = held.during(stop, heard, run).await;
         match held {
-            // Nobody is there any more to take it back.
+            // No API server is left to release it at.
             Some(_) if self.leaves_no_api() => {}
             Some(held) => held.release().await,
             None if report.outcome == RunOutcome::Stopped => return Err(Error::TurnLost),
@@ -152,10 +152,10 @@ impl Iteration<'_> {
     /// Waits until no other run changes the cluster.
     async fn turn(&self, events: &Events, stop: &Stop) -> Result<Turn, Error> {
         if !matches!(self.survey.actual.api(), ApiView::Up(_)) {
-            return Ok(Turn::Nobodys(None));
+            return Ok(Turn::WithoutLease(None));
         }
         let Ok(client) = self.session.api(self.context()).await else {
-            return Ok(Turn::Nobodys(None));
+            return Ok(Turn::WithoutLease(None));
         };
         let (identity, clock) = (&self.environment.identity, self.environment.clock.clone());
         let election = Election::new(lease::RUN, client, NAMESPACE, identity, clock);
@@ -193,7 +193,7 @@ impl Iteration<'_> {
                         return Ok(if waited {
                             Turn::LookAgain
                         } else {
-                            Turn::Nobodys(Some(untaken(&why)))
+                            Turn::WithoutLease(Some(untaken(&why)))
                         });
                     }
                 }
