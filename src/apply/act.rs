@@ -55,7 +55,7 @@ async fn locally(context: &Context<'_>, action: LocalAction) -> Result<Done, Ste
 }
 
 impl Executor<'_> {
-    /// One step on a node or in the cluster, again while what it met may pass by itself.
+    /// Runs one step on a node or in the cluster; repeats it after a failure that may be temporary.
     pub(super) async fn remotely(
         &self,
         RemoteStep { step, action }: RemoteStep<'_>,

@@ -74,7 +74,7 @@ pub(super) async fn prune(run: &Executor<'_>, name: &str) -> Result<Done, StepEr
     Ok(done(name, &stay))
 }
 
-/// What stays is said: nothing of ours looks after it any more.
+/// Warns of the objects that stay: rke-operator no longer manages them.
 fn done(name: &str, stay: &[AppliedObject]) -> Done {
     if stay.is_empty() {
         return Done::default();
@@ -96,7 +96,7 @@ fn done(name: &str, stay: &[AppliedObject]) -> Done {
     }
 }
 
-/// Adds to an error of a pull what people do where an image of charts cannot be had.
+/// Adds a hint to the error of a pull if the image is one that rke-operator needs for charts.
 pub(super) fn explain(run: &Executor<'_>, image: &str, error: StepError) -> StepError {
     let charts = run.context.desired.map(|desired| &desired.charts);
     let charts = || charts.into_iter().flatten();

@@ -97,7 +97,7 @@ impl Executor<'_> {
             }
             Look::Apis => {
                 let views = &self.context.actual.hosts;
-                // Whether it serves somebody who comes now, not those who are there.
+                // The guard asks whether it serves new connections, not whether the open ones work.
                 live.apis = read::apis(
                     self.hosts,
                     &self.apis.as_a_stranger(),
@@ -119,8 +119,8 @@ impl Executor<'_> {
         Ok(live)
     }
 
-    /// The id of the container that the survey saw under a name: only that one is removed, and
-    /// not another that bears its name by now. A name that nothing bore is its own key.
+    /// The id of the container that the survey saw under a name: only that one is removed, and not
+    /// another that has its name by now. The name itself, if the survey saw no container of that name.
     pub(super) fn seen<'a>(&'a self, host: &Host, name: &'a str) -> Result<&'a str, StepError> {
         let fact = self.facts(host)?.containers.get(name);
         Ok(fact.map_or(name, |fact| fact.id.as_str()))
@@ -193,7 +193,7 @@ pub enum ExecutorError {
     /// The node cannot be reached any more.
     #[error("{}", .0.why)]
     Unreachable(Unreachable),
-    /// Something on the node did not do what it was told.
+    /// An operation on the node failed.
     #[error("{message}")]
     Node {
         /// What, with the node's name.
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use crate::error::Obstacle;
 
-    /// What the user is told to do is what the node, or whoever could not be reached, was said to need.
+    /// The hints are those of the error on the node, or of the node that could not be reached.
     #[test]
     fn an_error_brings_its_cures() {
         let cures = || vec!["load the module".to_owned()];

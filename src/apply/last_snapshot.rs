@@ -49,7 +49,7 @@ impl<'a> Recorded<'a> {
         Ok(Some(recorded))
     }
 
-    /// Records what became of it. What was cut off may be there.
+    /// Records the outcome. After a stop nothing is recorded: the snapshot may exist all the same.
     pub(super) async fn end(mut self, ended: Result<Done, StepError>) -> Result<Done, StepError> {
         match &ended {
             Ok(done) => self.snapshot.saved.clone_from(&done.saved),

@@ -1,7 +1,7 @@
 //! How long a step may take. Pure.
 //!
-//! These are outer bounds: nothing may wait for ever. What waits for something that a person can
-//! look at (an add-on's pods) has a shorter patience of its own and ends in a warning.
+//! These are outer bounds: nothing may wait for ever. A wait for something that the user can look
+//! at (an add-on's pods) has a shorter limit and ends in a warning.
 //!
 //! A step that is cut at its bound is a torn step: the next survey sees what it left.
 
@@ -36,7 +36,7 @@ pub fn drain_patience(rules: Option<&DrainRules>) -> Duration {
     })
 }
 
-/// A member of etcd that has not caught up by then is taken away again.
+/// A member of etcd that has not caught up by then is removed again.
 pub const CATCHES_UP: Duration = Duration::from_secs(15 * 60);
 
 /// How long a node may do nothing and not register itself, or not become Ready.
@@ -76,7 +76,7 @@ fn on_host(action: &HostAction) -> Duration {
         return 30 * MINUTE;
     }
     match action {
-        // A few requests to a daemon that may be busy; a container has 30 s to end by itself.
+        // A few requests to a daemon that may be busy; a container has 30 s to exit on request.
         HostAction::Claim { .. }
         | HostAction::ReleaseClaim
         | HostAction::SetEtcdAside { .. }
@@ -131,7 +131,7 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         // An API server starts, and some hundred objects a second.
         ClusterAction::CleanRestored { .. } => 15 * MINUTE,
         ClusterAction::AwaitKnownPods { .. } => PODS_PATIENCE + MINUTE,
-        // Beside its own patience: the cordon, and taking it back.
+        // In addition to the drain's own limit: cordoning, and uncordoning after a failure.
         ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
         ClusterAction::Evict { .. } => EVICT_PATIENCE + MINUTE,
         ClusterAction::OutOfService { .. } => DETACH_PATIENCE + MINUTE,
@@ -140,8 +140,8 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         }
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
-        // While the images of its first pods come over somebody's slow line.
-        // And some hundred objects a second: where it is cut, the next run does not write again what is done.
+        // The images of the node's first pods may come over a slow line. Some hundred objects are rewritten a
+        // second; where that is cut, the next run does not write the finished ones again.
         ClusterAction::AwaitNodeReady { .. } | ClusterAction::RewriteStored { .. } => 30 * MINUTE,
         ClusterAction::AwaitAddon { .. } | ClusterAction::AwaitChart { .. } => {
             ADDON_PATIENCE + MINUTE

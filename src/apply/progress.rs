@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::event::{Event, RunOutcome, StepId, StepOutcome};
 use crate::{error::ErrorClass, plan::Target};
 
-/// A run so far. Counts and what runs belong to the iteration; warnings are kept over iterations.
+/// A run so far. Counts and running steps belong to the iteration; warnings are kept over iterations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Which iteration of the convergence, from 1; 0 before the first.

@@ -100,8 +100,8 @@ pub trait RemoteSession: Send + Sync {
     /// The folders of snapshots of the nodes.
     fn files(&self) -> &dyn SnapshotFiles;
 
-    /// Defragments the members of etcd on these nodes, one after the other, if all nodes can be reached; `told` has each as
-    /// soon as it is done.
+    /// Defragments the members of etcd on these nodes, one after the other, if all nodes can be reached; calls `told`
+    /// with each as soon as it is done.
     fn defragment<'a>(
         &'a self,
         nodes: &'a [NodeName],

@@ -1,10 +1,10 @@
-//! Trying again within the run: what may pass by itself (a registry that hiccups, Docker that
-//! restarts, a node that hangs) does not end it. The one place that does so. Every step may be
+//! Retries within the run: a failure that may be temporary (a registry that hiccups, Docker that
+//! restarts, a node that hangs) does not end it. No other code retries steps. Every step may be
 //! repeated (invariant 6), so the whole step is: its guard is evaluated again, and the node is
 //! dialled again when its connection is gone.
 //!
-//! What passes is told by the error's variant, never by its text; tries and time are bounded, and
-//! each pause is reported.
+//! The error's variant, never its text, decides whether a failure is temporary; tries and time are
+//! bounded, and each pause is reported.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::error::{Passing, with_causes};
 
-/// A node, or its Docker, may be away this long. A Service's address that the API server keeps for
-/// nobody is free after about a minute.
+/// A node, or its Docker, may be away this long. The API server frees a Service's address that no
+/// Service has after about a minute.
 pub(super) const AWAY: Duration = Duration::from_secs(150);
-/// How often what fails on a node that answers is tried.
+/// How often a step that fails on a node that answers is tried.
 const TRIES: u64 = 5;
 /// The longest pause.
 const PAUSE: Duration = Duration::from_secs(15);
@@ -117,7 +117,7 @@ mod tests {
         })
     }
 
-    /// As somebody who waited for another's attempt is told.
+    /// The error that a step gets when it waited for the attempt of another.
     fn shared() -> StepError {
         failed(Arc::new(HostError::Unreachable {
             at: place(),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_passes_by_itself_is_tried_again() {
+    async fn a_temporary_failure_is_tried_again() {
         let errors = vec![
             pull(None),
             pull(Some(500)),
@@ -195,7 +195,7 @@ mod tests {
 
     /// A killed run leaves such an address, and the server's repair takes a minute.
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_nobody_has_is_waited_for_and_one_that_another_has_is_not() {
+    async fn an_address_that_no_service_has_is_waited_for_and_one_that_another_has_is_not() {
         let (tries, seconds, result) = tried((0..9).map(|_| address(None)).collect()).await;
         assert!(result.is_ok() && seconds > 60, "{seconds}");
         assert_eq!(tries, 10);

@@ -3,9 +3,9 @@
 //!
 //! It may emit events and call [`Act`]; it decides nothing about the cluster and spawns nothing.
 //!
-//! - What a failure means is said by the stage ([`OnFailure`]): the run ends, a roll stops at the
-//!   first node that it breaks, or the node is left out of everything that comes. What relies on other
-//!   nodes is then planned again: a plan that lost a node is another plan.
+//! - The stage decides what a failure means ([`OnFailure`]): the run ends, a roll stops at the
+//!   first node that it breaks, or the node is left out of all later steps. Steps that rely on other
+//!   nodes are then planned again, because the plan no longer holds without the node.
 //! - Every step of a stage that was started has exactly one `StepFinished`; stages after an
 //!   ending are not mentioned at all.
 //! - Every step has a bound ([`super::limit`]), and a panic in one is a failure of that step.
@@ -25,9 +25,9 @@ use crate::{
     plan::{Action, OnFailure, Plan, Stage},
 };
 
-/// Said where what comes relies on nodes, and one of them failed.
+/// The reason to plan again where later steps rely on nodes, and one of them failed.
 const LEFT_OUT: Cow<'static, str> =
-    Cow::Borrowed("a node was left out, and what comes is judged anew without it");
+    Cow::Borrowed("a node was left out, and the remaining steps are planned again without it");
 
 /// What a run left to say.
 #[derive(Debug)]

@@ -121,7 +121,7 @@ async fn given(mut signal: watch::Receiver<Signal>) -> StopCause {
             }
         };
         let changed = async {
-            // Nobody gives the signal any more, or renews.
+            // The signalling end is gone: there will be no signal and no renewal.
             if signal.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_nobody_renews_is_a_stop() {
+    async fn a_lease_that_is_not_renewed_is_a_stop() {
         let (stopper, stop) = Stopper::new();
         let start = Instant::now();
         let seconds = |seconds| start + Duration::from_secs(seconds);
@@ -161,9 +161,9 @@ mod tests {
         assert_eq!(stop.cause(), Some(StopCause::LeaseLost));
     }
 
-    /// Frozen, nobody's task runs; the one that looks first finds out by itself.
+    /// While the process is frozen, no task runs; the first check after that finds the lease over without a signal.
     #[tokio::test(start_paused = true)]
-    async fn whoever_looks_after_the_end_of_a_lease_sees_it_without_being_told() {
+    async fn a_check_after_the_end_of_a_lease_sees_it_without_a_signal() {
         let (stopper, stop) = Stopper::new();
         stopper.lease_until(Instant::now() + Duration::from_secs(10));
         drop(stopper);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_part_stops_with_the_whole_and_by_itself() {
+    async fn a_part_stops_with_the_whole_and_on_its_own() {
         let (whole, outer) = Stopper::new();
         let (part, stop) = Stopper::within(&outer);
         whole.lease_until(Instant::now() + Duration::from_secs(10));

@@ -700,7 +700,7 @@ async fn a_panic_is_a_failure_of_its_step_and_the_run_still_ends_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_dropped_has_its_last_event_too_even_when_nobody_had_room() {
+async fn a_run_that_is_dropped_has_its_last_event_too_even_when_the_queue_is_full() {
     let plan = plan(vec![stage("start", 1, vec![step("n1", "a")])]);
     let (_keep, stop) = Stopper::new();
     let act = Script::new(|_, reporter, _| {
@@ -764,7 +764,7 @@ async fn a_slow_listener_loses_progress_and_no_lifecycle_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_listens_and_the_run_goes_on() {
+async fn a_run_without_a_listener_goes_on() {
     let plan = plan(vec![stage(
         "start",
         1,

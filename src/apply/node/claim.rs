@@ -1,4 +1,4 @@
-//! The claim: the first act on a node, and the last.
+//! The claim: created before anything else on a node, and removed last.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    containerd::{DROP_IN, NEW_CONFIG, SWITCH, VERDICT},
+    containerd::{DROP_IN, NEW_CONFIG, RESULT, SWITCH},
     helper::helper_then,
     images::PAUSE_TAR,
 };
@@ -21,10 +21,10 @@ use crate::{
 };
 
 const RELEASE: &str = include_str!("release.sh");
-/// What a run that was killed may have left beside the node's own files, and what a node keeps
-/// until it is given back.
+/// What a killed run may have left among the node's own files, and what a node keeps until it is
+/// released.
 const LEFT: [&str; 9] = [
-    VERDICT,
+    RESULT,
     "/run/rke-operator-containerd.result.new",
     "/run/rke-operator-clean",
     path::K8S_IMAGES,
@@ -35,8 +35,8 @@ const LEFT: [&str; 9] = [
     DROP_IN,
 ];
 
-/// Creates the claim, and writes what it remembers a second time: Docker may lose its containers.
-/// A record of this cluster that is there already is better than what is known now.
+/// Creates the claim, and writes its record to a file as well: Docker may lose its containers. A record
+/// of this cluster that exists already is kept: it is from before the node was changed.
 pub(in crate::apply) async fn claim(
     host: &Host,
     id: &ClusterId,
@@ -69,8 +69,8 @@ pub(in crate::apply) async fn claim(
     Ok(Done::default())
 }
 
-/// The folders that a claim makes. One that is there keeps its owner and mode: etcd may run as a
-/// user of its own.
+/// The folders that a claim creates. An existing one keeps its owner and mode: etcd may run as a
+/// dedicated user.
 fn folders(there: &BTreeSet<String>) -> BTreeMap<String, u32> {
     let mut folders: BTreeMap<String, u32> = CLAIM_DIRS
         .iter()
@@ -183,7 +183,7 @@ mod tests {
         assert!(!at("/var/lib/etcd").exists());
     }
 
-    /// R36: a node that is claimed again has etcd's data, whose owner may be a user of its own.
+    /// R36: a node that is claimed again has etcd's data, which may belong to a dedicated user.
     #[test]
     fn a_folder_that_is_there_keeps_its_owner_and_mode() {
         let new = folders(&BTreeSet::new());

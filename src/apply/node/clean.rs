@@ -1,5 +1,5 @@
-//! Gives a node back. The work is done by the shell functions in `clean/`, which get everything
-//! as arguments; here is what they are told, and how their answer is understood.
+//! Cleans a node. The shell functions in `clean/` do the work and get all data as arguments; this
+//! module builds the arguments and parses the answer.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ const SCRIPT: &str = concat!(
 );
 const RULES: &str = include_str!("clean/rules.awk");
 
-/// Every function is bounded; a node with hundreds of pods gets its time.
+/// Every function is bounded; this is enough for a node with hundreds of pods.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// Takes pods, mounts, links, rules and folders of the cluster away, and counts what is left.
+/// Removes pods, mounts, links, rules and folders of the cluster, and checks that none is left.
 pub(in crate::apply) async fn clean(
     host: &Host,
     id: &ClusterId,
@@ -33,16 +33,16 @@ pub(in crate::apply) async fn clean(
     containerd: &ContainerdFacts,
 ) -> Result<Done, StepError> {
     let output = run_helper(host, id, SCRIPT, &arguments(before, containerd), LIMIT).await?;
-    let verdict = Verdict::of(&output.log);
-    if verdict.is_clean() {
+    let report = CleanReport::of(&output.log);
+    if report.is_clean() {
         return Ok(Done::default());
     }
-    let hints = verdict.hints();
+    let hints = report.hints();
     let hints: Vec<&str> = hints.iter().map(String::as_str).collect();
-    Err(node_error(host, &verdict.message(), &hints))
+    Err(node_error(host, &report.message(), &hints))
 }
 
-/// What the script is told; a word of each pair is data, whatever is in it.
+/// The arguments of the script, in pairs of a name and a value; the value is data, whatever it contains.
 fn arguments(before: &Baseline, containerd: &ContainerdFacts) -> Vec<String> {
     let Baseline {
         paths,
@@ -62,7 +62,7 @@ fn arguments(before: &Baseline, containerd: &ContainerdFacts) -> Vec<String> {
     .into_iter()
     .flat_map(|(name, value)| [name.to_owned(), value.to_owned()])
     .collect();
-    // The lists are lines to the script: what has a line break in it is no path of ours.
+    // The script takes lists as lines: a path with a line break is none of rke-operator's.
     let lines = paths.iter().map(|path| ("--before", path.clone()));
     let settings = sysctls
         .iter()
@@ -75,36 +75,36 @@ fn arguments(before: &Baseline, containerd: &ContainerdFacts) -> Vec<String> {
     arguments
 }
 
-/// How the script begins a line that is meant for us.
+/// The prefix of the script's lines that are part of its answer.
 const MARK: &str = "@@rke-operator ";
 
-/// What the script told.
+/// The answer of the script.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Verdict {
+struct CleanReport {
     /// Kind and name of what should be gone and is not.
     left: Vec<(String, String)>,
-    /// What nobody could look at, and why.
+    /// What could not be checked, and why.
     unknown: Vec<(String, String)>,
-    /// The end was reached.
+    /// The script reached its end.
     ended: bool,
 }
 
-impl Verdict {
-    /// Reads the marked lines; everything else is other programs' talk.
+impl CleanReport {
+    /// Reads the marked lines; all others are the output of other programs.
     fn of(log: &str) -> Self {
-        let mut verdict = Self::default();
+        let mut report = Self::default();
         for line in log.lines().filter_map(|line| line.strip_prefix(MARK)) {
             let mut words = line.splitn(3, ' ');
             let kind = words.next().unwrap_or_default();
             let mut word = || words.next().unwrap_or_default().to_owned();
             match kind {
-                "left" => verdict.left.push((word(), word())),
-                "unknown" => verdict.unknown.push((word(), word())),
-                "done" => verdict.ended = true,
-                _ => verdict.unknown.push(("answer".to_owned(), line.to_owned())),
+                "left" => report.left.push((word(), word())),
+                "unknown" => report.unknown.push((word(), word())),
+                "done" => report.ended = true,
+                _ => report.unknown.push(("answer".to_owned(), line.to_owned())),
             }
         }
-        verdict
+        report
     }
 
     const fn is_clean(&self) -> bool {

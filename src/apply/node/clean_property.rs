@@ -45,7 +45,7 @@ iptables -w -t nat -A PREROUTING -m comment --comment 'kubernetes service portal
 iptables -w -t nat -A POSTROUTING -m comment --comment 'name: "cbr0" id: "1"' -j CNI-aaaa
 "#;
 
-/// containerd, with a container of ours that goes when it is told to, and all it was told.
+/// A containerd with one container of the cluster, which is gone after `rm` or `kill`; it records every call.
 const CTR: &str = r#"
 here=$(dirname "$0")
 echo "$*" >>"$here/asked"
@@ -56,7 +56,7 @@ case "$*" in
 *' tasks rm'* | *' tasks kill'*) : >"$here/gone" ;;
 esac"#;
 
-/// What is of ours on it.
+/// The cluster's files on it.
 const OURS: [&str; 6] = [
     "/etc/kubernetes/ssl/a.pem",
     "/etc/cni/net.d/10-flannel.conflist",
@@ -144,7 +144,7 @@ fn what_is_not_ours_survives_any_order_of_kills() {
             look.push_str(&line);
         }
         look += "true";
-        let (verdict, output) = node.clean_between(&script(&mounts, &kills), &look);
+        let (report, output) = node.clean_between(&script(&mounts, &kills), &look);
         let lines = "a line\n".repeat(mounts.len() + 1);
         prop_assert!(output.contains(&format!("same rules\n{lines}")), "{output}");
         for file in files {
@@ -162,10 +162,10 @@ fn what_is_not_ours_survives_any_order_of_kills() {
             prop_assert_eq!(node.has(folder), inside(folder), "{}: {}", folder, &output);
         }
         prop_assert_eq!(
-            verdict.is_clean(),
+            report.is_clean(),
             !folders.into_iter().any(inside),
             "{:?}",
-            verdict
+            report
         );
         let asked = node.text("/programs/asked");
         let others = |line: &&str| {

@@ -1,5 +1,5 @@
 //! The shell functions run on a real `sh`, with real mounts and real iptables, in a folder instead
-//! of `/` and in namespaces of their own.
+//! of `/` and in dedicated namespaces.
 
 use std::{
     fs,
@@ -73,9 +73,9 @@ impl Node {
         self.before.paths.extend(paths);
     }
 
-    /// Runs the script after `setup` (`$1` is the root) and a look (`after`) at the end, all in
-    /// mount and network namespaces of their own.
-    pub(super) fn clean_between(&self, setup: &str, after: &str) -> (Verdict, String) {
+    /// Runs `setup` (`$1` is the root), then the script, then `after`, all in dedicated mount and
+    /// network namespaces.
+    pub(super) fn clean_between(&self, setup: &str, after: &str) -> (CleanReport, String) {
         let mut command = Command::new("unshare");
         if !is_root() {
             command.arg("--map-root-user");
@@ -95,10 +95,10 @@ impl Node {
             output.status.success(),
             "these tests need root or user namespaces: {out}{err}"
         );
-        (Verdict::of(&out), out + &err)
+        (CleanReport::of(&out), out + &err)
     }
 
-    fn clean(&self) -> Verdict {
+    fn clean(&self) -> CleanReport {
         self.clean_between("true", "true").0
     }
 }
@@ -118,7 +118,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn folders_of_ours_go_and_everything_else_stays() {
+fn the_clusters_folders_go_and_everything_else_stays() {
     let mut node = Node::new();
     for file in [
         "/etc/kubernetes/ssl/a.pem",
@@ -163,7 +163,7 @@ fn folders_of_ours_go_and_everything_else_stays() {
     assert!(node.clean().is_clean(), "it may be repeated");
 }
 
-/// R3, R4: a mount point below a folder of ours, of another or of the same file system.
+/// R3, R4: a mount point below a folder of the cluster, of another or of the same file system.
 #[test]
 fn nothing_is_deleted_while_something_is_mounted_below() {
     let node = Node::new();
@@ -177,11 +177,11 @@ fn nothing_is_deleted_while_something_is_mounted_below() {
     let setup = "mount --bind $root/srv/backup $root/var/lib/etcd/backup; \
                  mount --bind $root/srv/local \"$root/var/lib/kubelet/of people\"";
     let look = "cat $root/var/lib/etcd/backup/snapshot \"$root/var/lib/kubelet/of people/data\"";
-    let (verdict, output) = node.clean_between(setup, look);
+    let (report, output) = node.clean_between(setup, look);
     assert!(output.ends_with("preciousprecious"), "{output}");
     let root = node.root().display();
     assert_eq!(
-        verdict.left,
+        report.left,
         pairs(&[
             ("mount", &format!("{root}/var/lib/etcd/backup")),
             ("mount", &format!("{root}/var/lib/kubelet/of\\040people")),
@@ -210,14 +210,14 @@ fn volumes_of_pods_are_unmounted_and_what_is_in_them_stays() {
          var/lib/kubelet/pods/u/volume-subpaths/v/c/0 var/lib/kubelet/plugins/csi/globalmount \
          run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs; do \
          mount --bind $root/srv/volume $root/$to; mount --bind $root/srv/volume $root/$to; done";
-    let (verdict, output) = node.clean_between(setup, "true");
-    assert!(verdict.is_clean(), "{output}");
+    let (report, output) = node.clean_between(setup, "true");
+    assert!(report.is_clean(), "{output}");
     assert!(node.has("/srv/volume/data") && !node.has("/var/lib/kubelet"));
 }
 
 /// R5: the disks that people mount for kubelet and etcd stay mounted.
 #[test]
-fn a_disk_at_a_folder_of_ours_stays_mounted_and_is_emptied() {
+fn a_disk_at_a_folder_of_the_cluster_stays_mounted_and_is_emptied() {
     let mut node = Node::new();
     for folder in ["/var/lib/kubelet", "/var/lib/etcd"] {
         fs::create_dir_all(node.path(folder)).unwrap();
@@ -227,14 +227,14 @@ fn a_disk_at_a_folder_of_ours_stays_mounted_and_is_emptied() {
                  mkdir -p $root/var/lib/$to/lost+found $root/var/lib/$to/pods; done";
     let look =
         "for to in kubelet etcd; do mountpoint -q $root/var/lib/$to && ls $root/var/lib/$to; done";
-    let (verdict, output) = node.clean_between(setup, look);
-    assert!(verdict.is_clean(), "{output}");
+    let (report, output) = node.clean_between(setup, look);
+    assert!(report.is_clean(), "{output}");
     assert!(output.ends_with("lost+found\nlost+found\n"), "{output}");
 }
 
 /// R34: mounts appear under the real path.
 #[test]
-fn a_link_at_a_folder_of_ours_stays_and_what_it_leads_to_is_emptied() {
+fn a_link_at_a_folder_of_the_cluster_stays_and_its_target_is_emptied() {
     let node = Node::new();
     node.file("/data/kubelet/pods/u/v/.keep", "");
     node.file("/data/kubelet/config.json", "x");
@@ -250,8 +250,8 @@ fn a_link_at_a_folder_of_ours_stays_and_what_it_leads_to_is_emptied() {
     .unwrap();
     symlink(node.path("/srv/elsewhere"), node.path("/data/kubelet/link")).unwrap();
     let setup = "mount --bind $root/srv/volume $root/var/lib/kubelet/pods/u/v";
-    let (verdict, output) = node.clean_between(setup, "true");
-    assert!(verdict.is_clean(), "{output}");
+    let (report, output) = node.clean_between(setup, "true");
+    assert!(report.is_clean(), "{output}");
     assert!(node.has("/srv/volume/data") && node.has("/srv/elsewhere/data"));
     assert!(node.has("/var/lib/kubelet"), "an administrator's link");
     assert_eq!(fs::read_dir(node.path("/data/kubelet")).unwrap().count(), 0);
@@ -264,9 +264,9 @@ fn a_link_to_a_whole_disk_is_not_emptied() {
     node.file("/data/of-people", "precious");
     fs::create_dir_all(node.path("/var/lib")).unwrap();
     symlink(node.path("/data"), node.path("/var/lib/etcd")).unwrap();
-    let verdict = node.clean();
+    let report = node.clean();
     assert!(node.has("/data/of-people"));
-    assert_eq!(verdict.unknown.len(), 1, "{verdict:?}");
+    assert_eq!(report.unknown.len(), 1, "{report:?}");
 }
 
 #[test]
@@ -274,11 +274,11 @@ fn without_mountinfo_nothing_is_deleted() {
     let node = Node::new();
     node.file("/var/lib/etcd/member/wal", "x");
     node.program("cat", "exit 1");
-    let verdict = node.clean();
+    let report = node.clean();
     assert!(node.has("/var/lib/etcd/member/wal"));
     assert!(
-        verdict.unknown.iter().any(|(kind, _)| kind == "mounts"),
-        "{verdict:?}"
+        report.unknown.iter().any(|(kind, _)| kind == "mounts"),
+        "{report:?}"
     );
 }
 
@@ -293,8 +293,8 @@ fn a_mount_that_hangs_is_taken_out_of_the_tree() {
         "case \"$*\" in *-l*) exec /bin/umount \"$@\" ;; *-f*) exit 1 ;; *) exec sleep 600 ;; esac",
     );
     let setup = "mount --bind $root/srv/volume $root/var/lib/kubelet/pods/u/nfs";
-    let (verdict, output) = node.clean_between(setup, "true");
-    assert!(verdict.is_clean(), "{output}");
+    let (report, output) = node.clean_between(setup, "true");
+    assert!(report.is_clean(), "{output}");
     assert!(node.has("/srv/volume/data") && !node.has("/var/lib/kubelet"));
 }
 
@@ -304,7 +304,7 @@ fn pods_that_cannot_be_counted_are_unknown() {
     let mut node = Node::new();
     assert!(node.clean().is_clean(), "a node without containerd");
     node.containerd("exit 1");
-    let unknown = |verdict: Verdict| verdict.unknown;
+    let unknown = |report: CleanReport| report.unknown;
     let why = "ctr does not list containerd's namespaces";
     assert_eq!(unknown(node.clean()), pairs(&[("tasks", why)]));
     node.program(
@@ -327,12 +327,12 @@ fn tasks_and_their_processes_are_counted() {
     node.file("/proc/4711/cmdline", shim);
     let dockers = "/usr/bin/containerd-shim-runc-v2\0-namespace\0moby\0-id\0y\0";
     node.file("/proc/4712/cmdline", dockers);
-    let verdict = node.clean();
-    assert_eq!(verdict.left, pairs(&[("task", "stays"), ("shim", "4711")]));
+    let report = node.clean();
+    assert_eq!(report.left, pairs(&[("task", "stays"), ("shim", "4711")]));
     assert!(
-        verdict.message().contains("still there: task `stays`"),
+        report.message().contains("still there: task `stays`"),
         "{}",
-        verdict.message()
+        report.message()
     );
 }
 
@@ -460,10 +460,10 @@ fn only_our_rules_and_chains_go_and_a_comment_is_no_command() {
           $t -w -t nat -A PREROUTING -m comment --comment cali:6gwbT8clXdHdC1b1 -j cali-PREROUTING
         done"#
     );
-    let (verdict, output) =
+    let (report, output) =
         node.clean_between(&setup, "iptables -w -t nat -S; ip6tables -w -t nat -S");
-    assert_eq!(verdict.left, []);
-    assert!(verdict.is_clean(), "{output}");
+    assert_eq!(report.left, []);
+    assert!(report.is_clean(), "{output}");
     assert!(!node.has("/pwned"));
     for gone in [
         "-j KUBE-SERVICES",
@@ -501,11 +501,11 @@ fn rules_that_cannot_be_read_are_unknown() {
             node.program(&format!("{tool}{variant}"), "exit 3");
         }
     }
-    let verdict = node.clean();
-    assert!(!verdict.is_clean());
+    let report = node.clean();
+    assert!(!report.is_clean());
     assert!(
-        verdict.unknown.iter().all(|(kind, _)| kind == "chains"),
-        "{verdict:?}"
+        report.unknown.iter().all(|(kind, _)| kind == "chains"),
+        "{report:?}"
     );
 }
 
@@ -558,8 +558,8 @@ fn tables_and_sets_of_kube_proxy_go_and_those_of_others_stay() {
         ],
     );
     node.kernel(&tables, &sets);
-    let verdict = node.clean();
-    assert!(verdict.is_clean(), "{verdict:?}");
+    let report = node.clean();
+    assert!(report.is_clean(), "{report:?}");
     let left = |folder: &str| {
         let entries = fs::read_dir(node.path(folder)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -578,7 +578,7 @@ fn tables_and_sets_of_kube_proxy_go_and_those_of_others_stay() {
 }
 
 #[test]
-fn tables_and_sets_of_kube_proxy_that_stay_are_told() {
+fn tables_and_sets_of_kube_proxy_that_stay_are_reported() {
     let node = Node::new();
     node.kernel(
         &["ip kube-proxy", "ip6 kube-proxy", "ip6 busy"],
@@ -628,20 +628,20 @@ fn sysctls_get_their_values_back() {
 
 /// R28: other programs' output is not the answer, and half an answer is none.
 #[test]
-fn the_verdict_is_in_marked_lines() {
-    let clean = Verdict::of("welcome to this node\ndone\n@@rke-operator done\nbye\n");
+fn the_report_is_in_marked_lines() {
+    let clean = CleanReport::of("welcome to this node\ndone\n@@rke-operator done\nbye\n");
     assert!(clean.is_clean());
     for log in ["", "done", "everything is fine", "@@rke-operator left"] {
-        assert!(!Verdict::of(log).is_clean(), "{log}");
+        assert!(!CleanReport::of(log).is_clean(), "{log}");
     }
-    let verdict = Verdict::of(
+    let report = CleanReport::of(
         "@@rke-operator left mount /a\n@@rke-operator unknown tasks ctr is away\n@@rke-operator done\n",
     );
     assert_eq!(
-        verdict.message(),
+        report.message(),
         "not clean yet: still there: mount `/a`; tasks could not be checked: ctr is away"
     );
-    assert!(verdict.hints()[0].contains("sudo umount /a"));
+    assert!(report.hints()[0].contains("sudo umount /a"));
     let many = "@@rke-operator left task x\n".repeat(9);
-    assert!(Verdict::of(&many).message().contains("and 4 more"));
+    assert!(CleanReport::of(&many).message().contains("and 4 more"));
 }

@@ -20,7 +20,7 @@ use crate::{
 
 const CONTAINERD: &str = include_str!("containerd.sh");
 const START: &str = include_str!("containerd-start.sh");
-/// Waits for the verdict where it is written, for some seconds: each look is two trips.
+/// Waits on the node for the result file, for some seconds: each `exec` costs two round trips.
 const AWAIT: &str = "\
 i=0
 until [ -s \"$1\" ] || [ \"$i\" -ge 160 ]; do
@@ -29,8 +29,8 @@ until [ -s \"$1\" ] || [ \"$i\" -ge 160 ]; do
 done
 cat \"$1\"
 ";
-/// Where the containerd transaction leaves its verdict, readable for everyone.
-pub(super) const VERDICT: &str = "/run/rke-operator-containerd.result";
+/// Where the containerd transaction leaves its result, readable for everyone.
+pub(super) const RESULT: &str = "/run/rke-operator-containerd.result";
 /// The script of the containerd transaction while it runs.
 pub(super) const SWITCH: &str = "/etc/containerd/rke-operator-switch.sh";
 /// The configuration and the drop-in until the transaction takes them.
@@ -67,9 +67,9 @@ pub(in crate::apply) async fn restore_containerd(
     switch_containerd(host, id, "restore", reporter, stop).await
 }
 
-/// Hands the transaction to systemd and reads its verdict over SSH: Docker may be away
-/// meanwhile. Started twice, the second start waits for the first to end: cut off in the middle,
-/// it could not switch back any more.
+/// Hands the transaction to systemd and reads its result over SSH: Docker may be unavailable
+/// meanwhile. A second start waits for the first transaction to end: if that was cut off in the
+/// middle, it could not switch back any more.
 async fn switch_containerd(
     host: &Host,
     id: &ClusterId,
@@ -79,7 +79,7 @@ async fn switch_containerd(
 ) -> Result<Done, StepError> {
     let arguments = [
         SWITCH_UNIT,
-        VERDICT,
+        RESULT,
         SWITCH,
         CONTAINERD,
         verb,
@@ -89,11 +89,11 @@ async fn switch_containerd(
         path::FORMER_DROP_IN,
     ];
     let limit = Duration::from_secs(60);
-    let first = read_verdict(host, stop);
+    let first = read_result(host, stop);
     let first = helper_then(host, id, START, &arguments, limit, first).await?;
     let first = std::sync::Mutex::new(Some(first));
     let first = &first;
-    let verdict = until(
+    let result = until(
         "containerd's restart",
         Duration::ZERO,
         reporter,
@@ -102,15 +102,15 @@ async fn switch_containerd(
             let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let read = match first {
                 Some(read) => read,
-                None => read_verdict(host, stop).await,
+                None => read_result(host, stop).await,
             };
-            Ok(read?.ok_or_else(|| "no verdict yet".to_owned()))
+            Ok(read?.ok_or_else(|| "no result yet".to_owned()))
         },
     )
     .await?;
-    match verdict {
-        Verdict::Done => Ok(Done::default()),
-        Verdict::Failed(why) => Err(node_error(
+    match result {
+        SwitchResult::Done => Ok(Done::default()),
+        SwitchResult::Failed(why) => Err(node_error(
             host,
             &why,
             &[
@@ -120,12 +120,12 @@ async fn switch_containerd(
     }
 }
 
-async fn read_verdict(host: &Host, stop: &Stop) -> Result<Option<Verdict>, StepError> {
+async fn read_result(host: &Host, stop: &Stop) -> Result<Option<SwitchResult>, StepError> {
     let limit = Duration::from_secs(20);
     tokio::select! {
-        read = host.exec_with(AWAIT, &[VERDICT], limit) => {
+        read = host.exec_with(AWAIT, &[RESULT], limit) => {
             let output = read.map_err(failed)?;
-            Ok(Verdict::of(&output.stdout))
+            Ok(SwitchResult::of(&output.stdout))
         }
         _ = stop.stopped() => Err(StepError::Stopped),
     }
@@ -133,13 +133,13 @@ async fn read_verdict(host: &Host, stop: &Stop) -> Result<Option<Verdict>, StepE
 
 /// How the transaction ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum SwitchResult {
     Done,
     Failed(String),
 }
 
-impl Verdict {
-    /// The marked line; everything else is no verdict.
+impl SwitchResult {
+    /// Reads the marked line; any other is no result.
     fn of(text: &str) -> Option<Self> {
         let words = text
             .lines()
@@ -154,21 +154,21 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict;
+    use super::SwitchResult;
 
-    /// R28: what a login shell prints before it made success of a failure.
+    /// R28: the output of a login shell in front of the result once made a failure look like success.
     #[test]
-    fn only_a_marked_line_is_a_verdict() {
-        let failed = Verdict::Failed("it does not start".to_owned());
+    fn only_a_marked_line_is_a_result() {
+        let failed = SwitchResult::Failed("it does not start".to_owned());
         let line = "@@rke-operator containerd failed: it does not start\n";
-        assert_eq!(Verdict::of(line).as_ref(), Some(&failed));
-        assert_eq!(Verdict::of(&format!("Welcome!\n{line}")), Some(failed));
+        assert_eq!(SwitchResult::of(line).as_ref(), Some(&failed));
+        assert_eq!(SwitchResult::of(&format!("Welcome!\n{line}")), Some(failed));
         assert_eq!(
-            Verdict::of("Welcome!\n@@rke-operator containerd ok\n"),
-            Some(Verdict::Done)
+            SwitchResult::of("Welcome!\n@@rke-operator containerd ok\n"),
+            Some(SwitchResult::Done)
         );
         for none in ["", "ok\n", "Welcome!\n", "@@rke-operator containerd \n"] {
-            assert_eq!(Verdict::of(none), None, "{none}");
+            assert_eq!(SwitchResult::of(none), None, "{none}");
         }
     }
 }

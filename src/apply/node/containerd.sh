@@ -1,25 +1,25 @@
-# One transaction on the node, run by systemd so that it outlives Docker and our connection:
-# check the new configuration with the node's own containerd, switch, restart, look whether CRI
-# answers, and switch back by itself when it does not.
+# One transaction on the node, run by systemd so that it outlives Docker and the SSH connection:
+# check the new configuration with the node's own containerd, switch, restart, check whether CRI
+# answers, and switch back automatically when it does not.
 #
-#   $1 where the verdict goes: a marked line, `ok`, or `failed: …` and the reason
-#   $2 configure | restore   $3 configuration (the new one beside it, `.new`)
-#   $4 drop-in   $5 the new drop-in   $6 a drop-in of ours by a former name
+#   $1 result file: a marked line, `ok`, or `failed: …` and the reason
+#   $2 configure | restore   $3 configuration (the new one is next to it, `.new`)
+#   $4 drop-in   $5 the new drop-in   $6 rke-operator's drop-in under a former name
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 result=$1 verb=$2 config=$3 drop_in=$4 new_drop_in=$5 former=$6
 drop_in_dir=${drop_in%/*}
 deadline=20
 
-verdict() { printf '@@rke-operator containerd %s\n' "$*" >"$result.new" && chmod 644 "$result.new" && mv "$result.new" "$result"; }
+report() { printf '@@rke-operator containerd %s\n' "$*" >"$result.new" && chmod 644 "$result.new" && mv "$result.new" "$result"; }
 
 complaints() {
   journalctl "$@" --since "@$began" --output cat --no-pager 2>/dev/null |
     grep -iE 'level=(fatal|error)|containerd:|fail' | tail -n 2
 }
 
-# The last words of containerd, one line, for the error message. systemd's own words come after
-# them and say only that it failed: they are taken where containerd said nothing.
-last_words() {
+# The end of containerd's log, as one line, for the error message. systemd's messages come after it
+# and say only that the unit failed: they are used where containerd logged no error.
+end_of_log() {
   journalctl --sync 2>/dev/null
   words=$(complaints _SYSTEMD_UNIT=containerd.service)
   [ -n "$words" ] || words=$(complaints --unit containerd)
@@ -63,7 +63,7 @@ case $verb in
 configure)
   if ! why=$(containerd --config "$config.new" config dump 2>&1 >/dev/null); then
     rm -f "$config.new" "$new_drop_in"
-    verdict "failed: this node's containerd refuses the new configuration, nothing was changed: $(echo "$why" | tail -n 1)"
+    report "failed: this node's containerd refuses the new configuration, nothing was changed: $(echo "$why" | tail -n 1)"
     exit 1
   fi
   save "$config"
@@ -74,10 +74,10 @@ configure)
   mv "$new_drop_in" "$drop_in" && chmod 644 "$drop_in"
   if restart cri_answers && is_read; then
     rm -f "$config.before" "$drop_in.before" "$former.before"
-    verdict ok
+    report ok
     exit 0
   fi
-  why=$(last_words)
+  why=$(end_of_log)
   if cri_answers && ! is_read; then
     why="another drop-in takes its ExecStart back, \`systemctl cat containerd\` shows which"
   fi
@@ -86,9 +86,9 @@ configure)
   unsave "$former"
   rmdir "$drop_in_dir" 2>/dev/null
   if restart containerd_answers; then
-    verdict "failed: containerd did not start with CRI on, the node runs its former configuration again: $why"
+    report "failed: containerd did not start with CRI on, the node runs its former configuration again: $why"
   else
-    verdict "failed: containerd did not start with CRI on, and does not start with its former configuration either: $why"
+    report "failed: containerd did not start with CRI on, and does not start with its former configuration either: $why"
   fi
   exit 1
   ;;
@@ -97,10 +97,10 @@ restore)
     "$former" "$former.before"
   rmdir "$drop_in_dir" 2>/dev/null
   if restart containerd_answers; then
-    verdict ok
+    report ok
     exit 0
   fi
-  verdict "failed: containerd does not start with the package's configuration: $(last_words)"
+  report "failed: containerd does not start with the package's configuration: $(end_of_log)"
   exit 1
   ;;
 esac

@@ -27,7 +27,7 @@ use crate::{
     workload::Probe,
 };
 
-/// How long a component may take to end by itself.
+/// How long a component may take to exit on request, before Docker kills it.
 const GRACE: Duration = Duration::from_secs(10);
 /// Of a program whose log is empty.
 const NOTHING_SAID: &str = "its log is empty";
@@ -74,7 +74,8 @@ pub(in crate::apply) async fn run_missing(
     run_container(run, host, component, spec).await
 }
 
-/// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.
+/// Changes the owner of etcd's data to the user that etcd will run as: it may have run as another. No other component
+/// keeps data on the node.
 async fn owned(
     host: &Host,
     component: Component,
@@ -249,7 +250,8 @@ pub(in crate::apply) async fn remove_container(host: &Host, key: &str) -> Result
 }
 
 /// Asks the component itself, every 100 ms; now and then also Docker whether it keeps exiting, so that
-/// a wrong flag is an error with its log and not a timeout. What its log says is said of a long wait.
+/// a wrong flag is an error with its log and not a timeout. During a long wait the progress shows the cause that its
+/// log gives.
 pub(in crate::apply) async fn await_healthy(
     run: &Executor<'_>,
     host: &Host,
@@ -295,8 +297,8 @@ pub(in crate::apply) async fn await_healthy(
     Ok(Done::default())
 }
 
-/// Asks Docker. One that does not run has nobody who waits, and of one that is younger than nothing the clock was set
-/// back: its age is not known.
+/// Asks Docker. A container that does not run has no clients to wait for. A negative age means that the clock was set
+/// back: the age is not known. Neither is waited for.
 pub(in crate::apply) async fn await_age(
     host: &Host,
     component: Component,
@@ -319,7 +321,7 @@ pub(in crate::apply) async fn await_age(
                 return Ok(Ok(()));
             }
             Ok(Err(format!(
-                "its clients reconnect first, {} s left",
+                "its clients reconnect, {} s left",
                 left.as_secs()
             )))
         },

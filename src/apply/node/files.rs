@@ -47,7 +47,7 @@ pub(in crate::apply) async fn write_files(
     Ok(Done::default())
 }
 
-/// Told first, written down then: whoever is cut off between the two tells it once more.
+/// Signals nginx first and writes the digest afterwards: a run that is cut off between the two signals it again.
 pub(in crate::apply) async fn reload_proxy(
     host: &Host,
     desired: &Desired,
@@ -70,17 +70,17 @@ pub(in crate::apply) async fn remove_files(
     Ok(Done::default())
 }
 
-/// Puts files for a helper beside containerd's own, root's alone.
+/// Puts files for a helper next to containerd's own, readable by root only.
 pub(super) async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
     let contents = secrets(files);
-    let written = Box::pin(host.write_files(&beside(), &new(&contents))).await;
+    let written = Box::pin(host.write_files(&folder(), &new(&contents))).await;
     written.map_err(failed)
 }
 
-/// The same, where the helper finds out by itself whether its file is whole.
+/// The same, without reading the files back: the helper checks whether its file is complete.
 pub(super) async fn put_unread(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
     let contents = secrets(files);
-    let written = Box::pin(host.put_files(&beside(), &new(&contents))).await;
+    let written = Box::pin(host.put_files(&folder(), &new(&contents))).await;
     written.map_err(failed)
 }
 
@@ -91,7 +91,7 @@ fn secrets<'a>(files: &[(&'a str, Vec<u8>)]) -> Vec<(&'a str, Secret<Vec<u8>>)> 
         .collect()
 }
 
-fn beside() -> BTreeMap<String, u32> {
+fn folder() -> BTreeMap<String, u32> {
     BTreeMap::from([("/etc/containerd".to_owned(), 0o755)])
 }
 

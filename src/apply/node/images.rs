@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever sees the image does not import it again, and so would never delete the archive.
+    /// A run that sees the image does not import it again, and so would never delete the archive.
     #[test]
     fn the_archive_is_gone_before_its_image_is_there() {
         let folder = tempfile::tempdir().unwrap();

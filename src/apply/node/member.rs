@@ -1,5 +1,5 @@
-//! A member joins a living etcd: it follows first, and votes when it has caught up. Torn anywhere it
-//! is done again: etcd's own list says how far it came.
+//! A member joins a running etcd as a learner, and becomes a voter when it has caught up. A join that was
+//! interrupted anywhere is repeated: etcd's own list shows how far it came.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(in crate::apply) async fn join_etcd(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let Told { name, peer_url } = Told::by(spec)
+    let MemberFlags { name, peer_url } = MemberFlags::of(spec)
         .ok_or_else(|| node_error(host, "its member of etcd has no name or no peer URL", &[]))?;
     let voter = voter(run, &host.name).await?;
     let roster = change::roster(&voter).await.map_err(failed)?;
@@ -68,7 +68,7 @@ pub(in crate::apply) async fn join_etcd(
     };
     let member = added(&voter, peer_url, reporter, stop).await?;
     if !running {
-        // The list that it was told may be an old one, and without data it would not start.
+        // Its flags may have an old list of members, with which it would not start without data.
         if let Some(left) = there.filter(|there| is_ours(there, run)) {
             remove_container(host, &left.id).await?;
         }
@@ -83,7 +83,7 @@ pub(in crate::apply) async fn join_etcd(
     await_healthy(run, host, Component::Etcd, reporter, stop).await
 }
 
-/// Takes a node's member out. One that leads hands the lead over first: nobody waits for an election.
+/// Removes a node's member. A leader transfers its leadership first, so that etcd need not elect a new one.
 pub(in crate::apply) async fn remove_member(
     run: &Executor<'_>,
     node: &NodeName,
@@ -91,13 +91,13 @@ pub(in crate::apply) async fn remove_member(
 ) -> Result<Done, StepError> {
     let etcd = &run.context.actual.etcd;
     let stays = etcd.healthy().into_iter().find(|id| *id != member);
-    // One that does not answer leads nobody.
+    // A member that does not answer is not the leader.
     if etcd.on(node) == Some(member)
         && let (Some(to), Ok(_)) = (stays, run.host(node).await)
     {
         let engine = &run.context.engines()?.etcd;
         let own = Client::through(run.hosts, node, engine).map_err(failed)?;
-        // One that does not lead has nothing to hand over, and one that fails goes all the same.
+        // A member that is not the leader refuses; and the member is removed even if the transfer fails.
         drop(change::move_leader(&own, to).await);
     }
     let voter = voter(run, node).await?;
@@ -110,9 +110,9 @@ pub(in crate::apply) async fn remove_member(
 enum Known {
     /// A majority confirms that it has none with this address.
     NoMember,
-    /// A list without it that nobody confirmed: it proves nothing.
+    /// A list without it that no majority confirmed: it proves nothing.
     Unconfirmed,
-    /// It was added, and nobody knows its name: it may have started all the same.
+    /// It was added, and the list does not have its name yet: it may have started all the same.
     Added,
     /// It has started.
     Started,
@@ -137,7 +137,7 @@ enum Container {
     Runs,
     /// This cluster's, and it does not run.
     Ended,
-    /// Somebody else's.
+    /// Another owner's.
     Foreign,
 }
 
@@ -208,14 +208,14 @@ pub(super) async fn has_its_data(run: &Executor<'_>, host: &Host) -> Result<(), 
     }
 }
 
-/// What the definition says of the member.
-struct Told<'a> {
+/// The member's name and peer URL, from the flags of its container.
+struct MemberFlags<'a> {
     name: &'a str,
     peer_url: &'a str,
 }
 
-impl<'a> Told<'a> {
-    fn by(spec: &'a ContainerSpec) -> Option<Self> {
+impl<'a> MemberFlags<'a> {
+    fn of(spec: &'a ContainerSpec) -> Option<Self> {
         Some(Self {
             name: spec.flag("name").next()?,
             peer_url: spec.flag("initial-advertise-peer-urls").next()?,
@@ -228,7 +228,7 @@ fn is_ours(container: &ContainerFact, run: &Executor<'_>) -> bool {
     run.context.id().is_ok_and(|ours| id == Some(&ours.0))
 }
 
-/// A member that votes, on another node.
+/// A client of a voter on another node.
 async fn voter(run: &Executor<'_>, joining: &NodeName) -> Result<Client, StepError> {
     let engine = &run.context.engines()?.etcd;
     let mut last = None;
@@ -289,7 +289,7 @@ fn lost(host: &Host, known: Option<(MemberId, &Member)>) -> StepError {
     )
 }
 
-/// Asks until etcd takes it; one that is there already is it.
+/// Adds the member as a learner, repeatedly until etcd accepts it. An existing member with this peer URL is it.
 async fn added(
     voter: &Client,
     peer_url: &str,
@@ -329,7 +329,7 @@ async fn run_member(
     Ok(())
 }
 
-/// Asks for its vote until it has caught up: etcd refuses before.
+/// Promotes the learner, repeatedly until it has caught up: etcd refuses before that.
 async fn promoted(
     voter: &Client,
     member: MemberId,
@@ -353,11 +353,11 @@ async fn promoted(
     .await
 }
 
-/// A learner holds nobody up, but etcd takes no other one beside it.
+/// A learner does no harm to the quorum, but etcd accepts no second one while it exists.
 async fn given_up(host: &Host, voter: &Client, member: MemberId) -> StepError {
     let minutes = CATCHES_UP.as_secs() / 60;
     let what = format!(
-        "its member of etcd has not caught up within {minutes} minutes and was taken away again"
+        "its member of etcd has not caught up within {minutes} minutes and was removed again"
     );
     let cause = cause_in_log(host, Component::Etcd.container()).await;
     let hint = cause.map(|cause| format!("its log: {cause}"));
@@ -404,7 +404,7 @@ mod tests {
         );
     }
 
-    /// A list that nobody confirmed proves nothing.
+    /// A list that no majority confirmed proves nothing.
     #[test]
     fn only_a_confirmed_list_tells_that_a_member_was_removed() {
         let members = [(MemberId(1), member("etcd-n1", "https://10.0.0.1:2380"))];
@@ -551,7 +551,7 @@ mod tests {
             .filter(|path| *path != member)
             .collect::<Vec<_>>()[..]
         else {
-            panic!("one folder beside it");
+            panic!("one folder next to it");
         };
         let kept = fs::metadata(aside.join("wal/0")).unwrap().len();
         assert_eq!(kept, "entries".len() as u64);

@@ -1,6 +1,6 @@
-//! Executor on one node: through its Docker, and as root through one-off helpers whose scripts lie
-//! beside this file. Jobs run the node's own programs in the node's own namespaces; the container
-//! that carries them is made from our empty image, so they need no registry.
+//! Executor on one node: through its Docker, and as root through one-off helpers whose scripts are
+//! next to this file. Helpers run the node's own programs in the node's own namespaces; their
+//! container is created from rke-operator's empty image, so they need no registry.
 
 mod chart;
 mod claim;

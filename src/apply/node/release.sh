@@ -1,5 +1,5 @@
-# What is left of ours on a node that is clean otherwise.
-#   files of ours   --   folders that are empty by now
+# Deletes rke-operator's own files on a node that is clean otherwise.
+#   its files   --   folders that are empty by now
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   rm -f "$1"
   shift

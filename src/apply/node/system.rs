@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_data_and_what_cannot_be_set_is_said() {
+    fn values_are_data_and_what_cannot_be_set_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pwned");
         let wants = KernelWants {

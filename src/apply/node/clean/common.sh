@@ -1,11 +1,10 @@
-# Gives the node back. Each file here has the functions of one kind of thing; `main.sh` calls them
+# Cleans the node. Each file here has the functions for one kind of resource; `main.sh` calls them
 # in order. Every function may be repeated. What to keep comes as arguments, which are data and
 # never code: nothing is put into this text, and nothing is evaluated.
 #
-# What is told to the caller is a line that begins with the mark, so that no other output can be
-# taken for it:
+# A line for the caller begins with the mark, so that no other output can be taken for it:
 #   left KIND WHAT      it should be gone and is not
-#   unknown KIND WHY    nobody could look: that is no absence
+#   unknown KIND WHY    it could not be checked: that is no absence
 #   done                the end was reached
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 LC_ALL=C
@@ -32,11 +31,11 @@ while [ $# -gt 1 ]; do
   shift 2
 done
 
-# Was this path there before us, or something below it?
+# Did this path, or something below it, exist before rke-operator came?
 was_there() { case $before in *"$nl$1$nl"* | *"$nl$1/"*) return 0 ;; esac; return 1; }
 
-# Where a path really is, links resolved; fails when nothing is there, or when a link leads to a
-# place that cannot be a folder of ours (`/`, `/home`).
+# The real path, with links resolved. Fails when it does not exist, or when a link leads to a
+# place that cannot be a folder of the cluster (`/`, `/home`).
 real_path() {
   resolved=$(readlink -f "$root$1" 2>/dev/null) && [ -e "$resolved" ] || return 1
   real_root=
@@ -67,10 +66,10 @@ is_mount_point() {
 escape() { printf '%s' "$1" | sed 's/\\/\\134/g; s/ /\\040/g; s/	/\\011/g'; }
 unescape() { printf '%b' "$(printf '%s' "$1" | sed 's/\\\([0-7][0-7][0-7]\)/\\0\1/g')"; }
 
-# Deletes a folder and what is in it; only what is in it when the folder must stay, because it was
-# there before us, or is a mount point (an administrator's own disk). A link is taken away and not
-# followed, unless it must stay: then it leads to the folder. Looks at mountinfo just before; while
-# anything is mounted below, nothing is deleted.
+# Deletes a folder and its content; only the content when the folder must stay, because it existed
+# before rke-operator came, or because it is a mount point (an administrator's own disk). A link is
+# removed and not followed, unless it must stay: then it leads to the folder. Reads mountinfo just
+# before; while anything is mounted below, nothing is deleted.
 #   $1 path   $2 `keep`: the folder itself stays
 remove_tree() {
   [ -e "$root$1" ] || [ -L "$root$1" ] || return 0
@@ -90,7 +89,7 @@ remove_tree() {
   fi
 }
 
-# What keeps a folder from being as it was: mounts below it, or what is in it.
+# Reports why a folder is not clean: mounts below it, or its content.
 left_of_tree() {
   [ -e "$root$1" ] || return 0
   real=$(real_path "$1") || { mark unknown folder "$1 leads to a place that is not deleted"; return 0; }

@@ -1,5 +1,5 @@
-# Network namespaces, links and rules. podman, nerdctl and others use CNI too: only what names our
-# network, or belongs to a pod that containerd told us of, is ours.
+# Network namespaces, links and rules. podman, nerdctl and others use CNI too: only what names the
+# cluster's network, or belongs to a pod that containerd listed, is the cluster's.
 
 # Results of CNI for our networks name the namespace of each pod, too.
 results() {
@@ -53,7 +53,8 @@ left_of_links() {
   done
 }
 
-# calico's chains and sets have names of its own, whoever runs it.
+# calico's chains and sets have the same names in every installation: where a calico was there
+# before, its chains and sets cannot be distinguished from the cluster's.
 has_calico_of_others() { was_there /var/lib/calico; }
 
 # The families of iptables that this node has.
@@ -68,8 +69,8 @@ tables() {
   done
 }
 
-# The rules and chains of ours, as a text for iptables-restore: it reads a rule's words as
-# iptables-save wrote them, so that nothing of a rule is ever a word for the shell.
+# Deletes the cluster's rules and chains: a text for iptables-restore. That reads a rule's words as
+# iptables-save wrote them, so that no part of a rule is ever parsed by the shell.
 our_rules() {
   saved=$(timeout -k 5 30 "$1-save" 2>/dev/null) || return 1
   ids=$(sed -n 's/^id //p' "$traces" 2>/dev/null)
@@ -94,7 +95,7 @@ clean_rules() {
     timeout 10 nft list table "$family" kube-proxy >/dev/null 2>&1 &&
       timeout 10 nft delete table "$family" kube-proxy 2>/dev/null
   done
-  # kube-proxy in mode ipvs; a set that a rule of another uses stays, and is told.
+  # kube-proxy in mode ipvs; a set that another owner's rule uses stays, and is reported.
   our_sets | while read -r set; do
     timeout 10 ipset destroy "$set" 2>/dev/null
   done

@@ -1,6 +1,6 @@
 # Pods: tasks, containers, snapshots, images and leases of containerd's namespace `k8s.io`.
 
-# Images that lay in `k8s.io` before we put the first one there.
+# The record of the images that were in `k8s.io` before rke-operator imported its first one.
 kept_images=$root$kept_images
 # What tells our network's traces from those of others, kept until they are gone.
 traces=$root/run/rke-operator-clean
@@ -9,7 +9,7 @@ k8s() { timeout -k 5 60 ctr --connect-timeout 5s --timeout 20s --namespace k8s.i
 
 has_containerd() { [ -S "$root/run/containerd/containerd.sock" ] || [ -S "$root$ctr_state/containerd.sock" ]; }
 
-# 0: the namespace is there · 1: it is not · 2: nobody could look.
+# 0: the namespace exists · 1: it does not · 2: it could not be checked.
 k8s_exists() {
   has_containerd || return 1
   namespaces=$(timeout -k 5 20 ctr --connect-timeout 5s --timeout 10s namespaces ls -q 2>/dev/null) || return 2
