@@ -70,7 +70,7 @@ pub struct Environment {
     pub last_snapshot: LastSnapshot,
     /// The nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.
     pub clean: BTreeSet<NodeName>,
-    /// The cluster that this process serves: it is removed by nobody (operator only).
+    /// The cluster that this process runs on, which it refuses to remove (operator only).
     pub home: Option<HomeCluster>,
     /// Certificates that a person made (command line only).
     pub given: Option<Arc<GivenFiles>>,
@@ -104,12 +104,12 @@ impl Environment {
     }
 }
 
-/// Who a cluster is.
+/// The identity of the cluster that this process runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeCluster {
     /// The uid of its namespace `kube-system`.
     pub uid: String,
-    /// The certificates by which its API servers are known; `None` where nobody tells.
+    /// The CA certificates of its API servers; `None` where they are not known.
     pub ca: Option<String>,
 }
 

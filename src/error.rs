@@ -1,5 +1,5 @@
-//! Errors that say what to do: the class is decided once and used for the exit code, the
-//! operator's requeue and the condition in which it is told.
+//! Errors that say what to do: the class is decided once and determines the exit code, the
+//! operator's requeue and the condition that reports the error.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ impl ErrorClass {
             .find(|class| classes.contains(class))
     }
 
-    /// The condition of a `Cluster` in which an error of this class is told.
+    /// The condition of a `Cluster` that reports an error of this class.
     pub const fn condition(self) -> &'static str {
         match self {
             Self::User | Self::Bug => "Stalled",
@@ -47,7 +47,7 @@ impl ErrorClass {
     }
 }
 
-/// How an error may pass without anybody's doing.
+/// How an error may pass without human action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
     /// What answered failed once: another try may succeed at once.
@@ -155,7 +155,7 @@ impl<E: Explain + ?Sized> Explain for std::sync::Arc<E> {
     }
 }
 
-/// What several errors say, each once, in the order in which it is said first.
+/// Removes duplicates, such as equal messages of several errors; keeps the order of first occurrence.
 pub fn distinct<T: PartialEq>(said: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for one in said {

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     for warning in &warnings {
         screen.warn(warning);
     }
-    // The first one stays; nobody else installs one.
+    // It fails only if a provider is installed already, and no other code installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         }
     };
     let code = runtime.block_on(dispatch(cli, screen));
-    // A question that nobody answered is a thread that waits for stdin: it is not waited for.
+    // Behind an unanswered prompt a thread still reads stdin: do not wait for it.
     runtime.shutdown_background();
     ExitCode::from(code)
 }

@@ -45,7 +45,7 @@ impl Span {
     }
 }
 
-/// What runs, by the name of its program.
+/// A program whose flags and gates the lists have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// kube-apiserver.
