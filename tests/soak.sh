@@ -15,14 +15,14 @@ for ((round = 0; round < rounds; round++)); do
   echo "== round $((round + 1)) of $rounds, seed $seed: $who"
   if SOAK_SEED=$seed cargo nextest run --workspace --locked --profile lab --no-tests fail \
     --filterset "$filter"; then
-    verdict=passed
+    result=passed
   else
-    verdict=FAILED
+    result=FAILED
     failures=$((failures + 1))
   fi
-  table+=("| $((round + 1)) | $seed | $who | $verdict | $((SECONDS - begun)) s |")
+  table+=("| $((round + 1)) | $seed | $who | $result | $((SECONDS - begun)) s |")
 done
-printf '\n| round | seed | killed | verdict | took |\n|---|---|---|---|---|\n'
+printf '\n| round | seed | killed | result | took |\n|---|---|---|---|---|\n'
 printf '%s\n' "${table[@]}"
 printf '\n%d rounds: %d passed, %d failed, %d s\n' "$rounds" $((rounds - failures)) "$failures" "$SECONDS"
 ((failures == 0))

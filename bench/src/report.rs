@@ -61,7 +61,7 @@ pub(crate) fn tables(candidates: &[Candidate], runs: &[Run]) -> String {
     };
     row("all of it", &|candidate| shown(median(took(candidate))));
     row("spread", &|candidate| spread(&took(candidate)));
-    row("`up` beside it", &|candidate| {
+    row("`up` compared with it", &|candidate| {
         let ratio = median(ratios(runs, candidate));
         let told = |ratio| format!("{ratio:.2}{}", beside_aim(ratio, candidate.aim()));
         ratio.map_or_else(|| "–".to_owned(), told)
@@ -190,7 +190,7 @@ mod tests {
             "{table}"
         );
         assert!(
-            table.contains("| `up` beside it | 1.00 | – | 1.25, over the aim of 1.20 |"),
+            table.contains("| `up` compared with it | 1.00 | – | 1.25, over the aim of 1.20 |"),
             "{table}"
         );
     }
