@@ -74,8 +74,8 @@ pub(in crate::apply) async fn run_missing(
     run_container(run, host, component, spec).await
 }
 
-/// Changes the owner of etcd's data to the user that etcd will run as: it may have run as another. No other component
-/// keeps data on the node.
+/// Changes the owner of etcd's data to the user that etcd will run as: it may have run as another. For other
+/// components there is nothing to change.
 async fn owned(
     host: &Host,
     component: Component,
@@ -321,7 +321,7 @@ pub(in crate::apply) async fn await_age(
                 return Ok(Ok(()));
             }
             Ok(Err(format!(
-                "its clients reconnect, {} s left",
+                "the retry delay of its clients resets in {} s",
                 left.as_secs()
             )))
         },

@@ -68,7 +68,7 @@ pub(in crate::apply) async fn join_etcd(
     };
     let member = added(&voter, peer_url, reporter, stop).await?;
     if !running {
-        // Its flags may have an old list of members, with which it would not start without data.
+        // Its flags may have an old list of members, with which etcd does not start without data.
         if let Some(left) = there.filter(|there| is_ours(there, run)) {
             remove_container(host, &left.id).await?;
         }
@@ -289,7 +289,7 @@ fn lost(host: &Host, known: Option<(MemberId, &Member)>) -> StepError {
     )
 }
 
-/// Adds the member as a learner, repeatedly until etcd accepts it. An existing member with this peer URL is it.
+/// Adds the member as a learner, repeatedly until etcd accepts it; or returns the existing member with this peer URL.
 async fn added(
     voter: &Client,
     peer_url: &str,
