@@ -64,7 +64,7 @@ pub struct Environment {
     pub restore: Option<RestoreRequest>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
     pub held_elsewhere: BTreeSet<ClusterId>,
-    /// The nodes that a person gives up by name. Used once: what became of it is in the state.
+    /// The nodes that a person gives up by name. Used once: the state records the outcome.
     pub lose: BTreeSet<NodeName>,
     /// Whether a removal saves a snapshot of etcd before.
     pub last_snapshot: LastSnapshot,

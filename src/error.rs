@@ -270,7 +270,7 @@ pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     chain(error).join(": ")
 }
 
-/// How a text goes on that names a command line, where the same is had otherwise on an object.
+/// The text after a command line that introduces what has the same effect on an object.
 const INSTEAD: [&str; 2] = [" (a `Cluster` has ", " (of a `Cluster`: "];
 
 /// What a person does at a terminal, and what takes its place on an object.

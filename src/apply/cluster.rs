@@ -28,7 +28,7 @@ use crate::{
     workload::{Apis, Crashes, Waited, WorkloadError},
 };
 
-/// How often it is looked whether it does something.
+/// How often its activity is checked.
 const SLICE: Duration = Duration::from_secs(10);
 /// Less than this, written meanwhile, are logs.
 const GROWTH: u64 = 1_000_000;

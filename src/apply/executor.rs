@@ -126,7 +126,7 @@ impl Executor<'_> {
         Ok(fact.map_or(name, |fact| fact.id.as_str()))
     }
 
-    /// What the survey saw of a node. One that it did not see is looked at first.
+    /// What the survey saw of a node. A node that it did not see is surveyed first.
     pub(super) fn facts(&self, host: &Host) -> Result<&HostFacts, StepError> {
         match self.context.actual.hosts.get(&host.name) {
             Some(HostView::Reachable(facts)) => Ok(facts),

@@ -63,7 +63,7 @@ impl Reporter {
 pub struct Done {
     /// A detail worth a word: `212 MB`.
     pub detail: Option<String>,
-    /// Done or given up on, but the reader should know.
+    /// The step was done or abandoned, and the user should know this.
     pub warning: Option<Warning>,
     /// The snapshot that it saved.
     pub saved: Option<SnapshotPlace>,

@@ -1,9 +1,9 @@
 //! Stopping is one signal: Ctrl-C, SIGTERM, a lost lease, a changed or deleted object, the end of a run's time limit.
 //! Every wait, pull and drain selects on it; effects in flight finish.
 //!
-//! A process that leads by a lease may act until an instant that its renewals move on. It is part
-//! of the signal, so that a process that was frozen past it finds at its next step that it is over,
-//! whether or not anybody had the time to say so.
+//! A process that holds a lease may act until an instant that each renewal moves on. This instant is
+//! part of the signal: a process that was frozen past it finds at its next step that the lease is
+//! over, even if no task has given the signal yet.
 
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};

@@ -30,7 +30,7 @@ use crate::{
     state::{ClusterState, Loaded},
 };
 
-/// What became of the images of a bundle.
+/// The result of distributing the images of a bundle.
 #[derive(Debug)]
 pub struct LoadedImages {
     /// Nodes that did not answer, or did not take all of theirs, and why.

@@ -24,7 +24,7 @@ pub struct AskedSnapshot<'a> {
     pub again: bool,
 }
 
-/// What became of it.
+/// The result, by node.
 #[derive(Debug, Default)]
 pub struct SavedSnapshots {
     /// The nodes that have it.

@@ -101,7 +101,7 @@ pub struct Member {
 pub struct MemberStatus {
     /// Of the program, `3.6.7`.
     pub version: String,
-    /// Whom it follows; `None` while it knows of no leader.
+    /// The leader that it follows; `None` while it knows of none.
     pub leader: Option<MemberId>,
     /// Its raft term.
     pub term: u64,

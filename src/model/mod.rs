@@ -1,4 +1,4 @@
-//! The words that everybody shares: names, labels, paths, components, specifications. Pure; imports
+//! The types that all modules share: names, labels, paths, components, specifications. Pure; imports
 //! no other module of this crate.
 
 mod address;

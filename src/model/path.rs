@@ -161,7 +161,7 @@ pub const EXTERNAL_ETCD: [&str; 3] = [
     "/etc/kubernetes/ssl/kube-etcd-client-key.pem",
 ];
 
-/// The certificate of [`EXTERNAL_ETCD`], which people make.
+/// The certificate of [`EXTERNAL_ETCD`], which the user supplies.
 pub const EXTERNAL_ETCD_CERTIFICATE: &str = EXTERNAL_ETCD[1];
 
 /// True for the files in [`SSL`] that rke-operator creates: those with a known name, and those with a node's

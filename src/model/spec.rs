@@ -78,7 +78,7 @@ pub struct ContainerSpec {
     /// Folders in memory, which are empty at each start. Sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmpfs: Vec<String>,
-    /// Whom it runs as, within the container and outside.
+    /// The user that it runs as, within the container and outside.
     #[serde(default, skip_serializing_if = "Owner::is_root")]
     pub user: Owner,
     /// Full access to the node (kubelet, kube-proxy).
@@ -108,7 +108,7 @@ pub struct ContainerSpec {
 pub struct CertificateRecord {
     /// Tells it from all others.
     pub fingerprint: String,
-    /// Whom it is about.
+    /// The subject that it names.
     pub subject: String,
     /// The names and addresses that it is good for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

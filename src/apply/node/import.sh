@@ -1,5 +1,5 @@
 # Puts an image of a bundle into containerd's namespace `k8s.io` and keeps it there: pinned, because no registry has it once
-# kubelet has collected it. Before the first import, the images that lie there are recorded: `remove` leaves them.
+# kubelet has collected it. Before the first import, it records the images that are there already: `remove` keeps them.
 #   $1 the archive, deleted   $2 the image, as containerd names it   $3 its platform
 #   $4 the record of what was there, $5 the list of what came so; both empty: the node is no cluster's
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin

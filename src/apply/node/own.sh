@@ -1,5 +1,5 @@
-# Gives etcd's data ($1, the folder; below it `member`) to whom it runs as ($2, uid:gid). Nothing that a link leads to, and
-# nothing else that lies in the folder.
+# Changes the owner of etcd's data ($1, the folder; below it `member`) to the user that etcd runs as ($2, uid:gid). It
+# changes neither the targets of links nor other files in the folder.
 set -eu
 folder=$1
 owner=$2
