@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::{PodSecurity, Services};
 
-/// What is on beside Kubernetes' defaults, for `--enable-admission-plugins`.
+/// The admission plugins that are on in addition to Kubernetes' defaults, for `--enable-admission-plugins`.
 pub(super) fn enabled(services: &Services) -> String {
     let chosen = [
         ("AlwaysPullImages", services.always_pull_images),

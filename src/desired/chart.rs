@@ -11,7 +11,7 @@ pub struct Chart {
     pub name: String,
     /// `rke2-canal`: `/charts/rke2-canal.yaml` in the image, and the name of helm's release.
     pub chart: String,
-    /// Where what has no namespace of its own belongs.
+    /// The namespace of objects that name none.
     pub namespace: String,
     /// `rke2-traefik-crd`: a chart that is rendered with the same values and applied before.
     pub crds: Option<String>,

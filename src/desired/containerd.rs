@@ -24,9 +24,9 @@ const HEAD: &str = "\
 # CNI and registries. `rke-operator remove` takes it away; edits are overwritten.
 ";
 
-/// Stands at the head of each registry's file: `remove` knows ours by it.
+/// The first line of each registry's file: `remove` recognises rke-operator's files by it.
 pub(crate) const REGISTRY_HEAD: &str =
-    "# Written by rke-operator from what this node's Docker is told.\n";
+    "# Written by rke-operator from this node's Docker configuration.\n";
 
 /// The runtime whose options have `SystemdCgroup`.
 const RUNC: &str = "io.containerd.runc.v2";
@@ -167,7 +167,7 @@ pub fn choose_driver(
     }
 }
 
-/// The default runtime takes `SystemdCgroup`: others have options of their own.
+/// True when the default runtime accepts `SystemdCgroup`: others have different options.
 fn is_runc(config: &Table) -> bool {
     let plugins = config.get("plugins");
     let containerd = [CRI, CRI_RUNTIME]
@@ -318,7 +318,7 @@ pub fn registries(
     others.chain(insecure).chain(hub).collect()
 }
 
-/// The file that a node needs, from what `containerd config dump` says of its own configuration.
+/// The file that a node needs, computed from the output of `containerd config dump`.
 ///
 /// ```
 /// use rke_operator::{desired::containerd::containerd_config, model::ContainerdWants};
@@ -441,7 +441,7 @@ fn whole_name(name: &str) -> Result<Value, ContainerdConfigError> {
 }
 
 fn network(cni: &mut Table, wants: &ContainerdWants) {
-    // containerd 2.1 knows a list, and refuses both. Whoever added a folder keeps it.
+    // containerd 2.1 accepts a list, and refuses both keys together. Folders that others added are kept.
     if let Some(Value::Array(folders)) = cni.get_mut("bin_dirs") {
         let ours = Value::String(wants.cni_bin_dir.clone());
         if !folders.contains(&ours) {
@@ -454,8 +454,8 @@ fn network(cni: &mut Table, wants: &ContainerdWants) {
     set(cni, "conf_dir", &wants.cni_conf_dir);
 }
 
-/// A folder that someone chose stays, and so do mirrors written in the old way, which containerd
-/// refuses beside a folder.
+/// A folder that someone chose stays, and so do mirrors in the old form, which containerd
+/// refuses together with a folder.
 fn registry(registry: &mut Table, wants: &ContainerdWants) {
     let chosen = registry
         .get("config_path")
@@ -604,7 +604,7 @@ config_path = "/srv/certs.d"
     }
 
     #[test]
-    fn mirrors_of_the_old_kind_stay_and_no_folder_is_put_beside_them() {
+    fn mirrors_of_the_old_kind_stay_and_no_folder_is_added() {
         let file = written(
             r#"
 version = 2
@@ -690,7 +690,7 @@ SystemdCgroup = true
         assert_eq!(cgroup_driver(&file), Ok(Cgroupfs));
     }
 
-    /// R2: a unit with words of its own keeps them.
+    /// R2: the arguments of the existing unit are kept.
     #[test]
     fn the_drop_in_starts_containerd_as_before() {
         let command = ContainerdCommand {
@@ -741,25 +741,25 @@ SystemdCgroup = true
             ]
         );
         insta::assert_snapshot!(files.values().cloned().collect::<String>(), @r#"
-        # Written by rke-operator from what this node's Docker is told.
+        # Written by rke-operator from this node's Docker configuration.
         server = "https://registry-1.docker.io"
 
         [host."https://mirror.example"]
           capabilities = ["pull", "resolve"]
           ca = ["/etc/docker/certs.d/mirror.example/ca.crt"]
-        # Written by rke-operator from what this node's Docker is told.
+        # Written by rke-operator from this node's Docker configuration.
         server = "https://mirror.example"
 
         [host."https://mirror.example"]
           capabilities = ["pull", "resolve"]
           ca = ["/etc/docker/certs.d/mirror.example/ca.crt"]
-        # Written by rke-operator from what this node's Docker is told.
+        # Written by rke-operator from this node's Docker configuration.
         server = "https://private.example:5000"
 
         [host."https://private.example:5000"]
           capabilities = ["pull", "resolve"]
           ca = ["/etc/docker/certs.d/private.example:5000/a.crt", "/etc/docker/certs.d/private.example:5000/b.crt"]
-        # Written by rke-operator from what this node's Docker is told.
+        # Written by rke-operator from this node's Docker configuration.
         server = "https://reg.local:5000"
 
         [host."https://reg.local:5000"]
@@ -781,7 +781,7 @@ SystemdCgroup = true
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn an_error_says_what_is_not_understood() {
         let error = |dump: &str| containerd_config(dump, &wants()).unwrap_err();
         insta::assert_snapshot!(
             error("version = 5"),

@@ -1,8 +1,8 @@
 //! kube-controller-manager. Pure.
 //!
-//! It signs approved certificate requests with an authority of their own, whose key is on
-//! control planes and nowhere else. RKE signed none, unless a user's flags named the cluster CA's
-//! key; that key is on no node here, so those two flags mean this authority ([`warnings`]).
+//! It signs approved certificate requests with a dedicated authority. Its key is on control planes and
+//! nowhere else. RKE signed none, unless a user's flags named the cluster CA's key; that key is on no
+//! node here, so those two flags mean this authority ([`warnings`]).
 
 use std::collections::BTreeMap;
 

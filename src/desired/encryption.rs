@@ -1,11 +1,11 @@
-//! Encryption of what the API servers store, and how a cluster that lives comes to it and back. Pure.
+//! Encryption of what the API servers store, and how it is turned on, changed and turned off in a running cluster. Pure.
 //!
-//! No API server may write what another one cannot read, whenever any of them starts again. So a change of what is
-//! written goes in steps, each of which is seen before the next one is wanted: every API server can read what will be
-//! written; then every one writes it; then what is stored is written again; then what nobody needs any more is left
-//! out. Which step it is follows from what the containers' labels say that they read, and from a mark in the cluster,
-//! beside the data that it speaks of, that says what all of it was written with. A mark is taken away before anybody
-//! writes with something else.
+//! No API server may write what another one cannot read, whenever any of them restarts. So a change of the encryption
+//! has steps, and each is seen to be complete before the next begins: first every API server can read the new form; then
+//! every one writes it; then the stored objects are rewritten; then the keys that are no longer needed are left out. The
+//! current step follows from the containers' labels, which say what each server reads, and from a mark in the cluster,
+//! stored with the data that it describes, which says what all of them were written with. The mark is removed before any
+//! server writes with something else.
 
 mod kept;
 mod rotation;
@@ -90,11 +90,11 @@ fn goal(wish: &SecretsEncryption, saved: &ClusterState) -> Option<Writer> {
     }
 }
 
-/// What all that is stored was written with, as the mark says.
+/// What all stored objects were written with, according to the mark.
 enum Written {
     /// The API does not answer.
     Unknown,
-    /// This, or nobody has said.
+    /// This; `None` without a mark.
     With(Option<String>),
 }
 
@@ -192,7 +192,7 @@ impl<'a> World<'a> {
 impl World<'_> {
     fn phase(&self) -> Phase {
         if self.servers.is_empty() {
-            return self.nobody();
+            return self.no_servers();
         }
         let writes_goal = |form: &Form| form.writer == self.goal;
         if self.silent {
@@ -210,7 +210,7 @@ impl World<'_> {
         if !alone && !self.servers.iter().all(reads_goal) {
             return self.noted(&self.before(), LEARN);
         }
-        // Nobody writes anything else while it is said what all was written with.
+        // No server writes anything else while the mark says what everything was written with.
         let Written::With(mark) = &self.written else {
             return self.noted(&self.before(), WAIT);
         };
@@ -221,7 +221,7 @@ impl World<'_> {
     }
 
     /// No API server is seen.
-    fn nobody(&self) -> Phase {
+    fn no_servers(&self) -> Phase {
         if self.silent {
             return self.of(&self.writing(Writer::Plain));
         }

@@ -1,4 +1,4 @@
-//! etcd: one member on each node of that role, with an authority of its own. Pure.
+//! etcd: one member on each node of that role, with a dedicated authority. Pure.
 
 use super::{
     DesiredError,
@@ -50,14 +50,14 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         ("heartbeat-interval", "100".to_owned()),
         ("election-timeout", "1000".to_owned()),
     ]);
-    // Read only by a member without data: one of those that etcd is made with, or one that joins,
-    // which is told the list of that moment. From the first quorum on none is made with it any more.
+    // Read only by a member without data: one of those that bootstrap etcd, or one that joins,
+    // which gets the current list of members. After the first quorum no member bootstraps.
     let mut bootstrap = Flags::from([("initial-cluster-token", saved.etcd_token())]);
     let first = saved.etcd_bootstrap.iter();
     let first = first.map(|(name, url)| format!("{}={url}", member_name(name)));
     let first = || first.collect::<Vec<_>>().join(",");
     match members(context.etcd) {
-        // etcd holds a cluster: nobody begins another one, whatever became of its disk.
+        // etcd holds a cluster: no member may bootstrap another one, whatever happened to its disk.
         Some(live) if saved.memory.populated => {
             bootstrap.set("initial-cluster", live);
             bootstrap.set("initial-cluster-state", "existing");

@@ -63,7 +63,7 @@ fn host<'a>(desired: &'a Desired, name: &str) -> &'a DesiredHost {
 }
 
 #[test]
-fn the_api_server_is_told_where_its_etcd_is_and_no_node_has_one() {
+fn the_api_server_uses_the_external_etcd_and_no_node_has_one() {
     let (desired, keys) = desired(&intent());
     let server = &host(&desired, "n1").containers[&Component::ApiServer];
     for flag in [

@@ -271,8 +271,8 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
     })
 }
 
-/// True when this node's member is to be made. A node that has had one keeps its folder; without
-/// it the disk is missing, and nobody makes an empty one in its place.
+/// True when this node's member must be created. A node that has had one keeps its folder; if the
+/// folder is gone, the disk is missing, and no empty folder is created in its place.
 fn makes_a_member(context: &HostContext<'_>) -> bool {
     let had_one = |facts: &HostFacts| facts.container(Component::Etcd).is_some();
     context.node.roles.contains(&Role::Etcd) && !context.facts.is_some_and(had_one)
@@ -293,7 +293,7 @@ pub enum DesiredError {
         /// The bind, as written.
         bind: String,
     },
-    /// The user's manifests have an object that an add-on of ours has.
+    /// The user's manifests contain an object of one of rke-operator's add-ons.
     #[error("`addons`: {object} is an object of the add-on {addon}, which would change it back")]
     OwnObject {
         /// The object.
@@ -369,7 +369,7 @@ impl Explain for DesiredError {
             ],
             Self::Containerd { source, .. } => source.hints(),
             Self::UnknownEncryption { id, .. } => vec![
-                "go on with the state of whoever ran `up` last: their state file, or the Secret of the `Cluster`".into(),
+                "continue with the state of the last run of `up`: its state file, or the Secret of the `Cluster`".into(),
                 format!("or take over the newest copy: `rke-operator up --recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)").into(),
             ],
             Self::OwnEncryption { .. } => vec![

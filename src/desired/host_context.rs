@@ -43,9 +43,9 @@ pub(super) struct HostContext<'a> {
 }
 
 /// The address that the node has in the cluster: the API server reaches kubelet there and compares
-/// it with kubelet's certificate. A configured one that the node does not have (a name, an address
-/// of a router in front of it) is none that kubelet could announce: then it is the address of the
-/// default route, which kubelet takes by itself.
+/// it with kubelet's certificate. kubelet cannot announce a configured address that the node does not have
+/// (a name, an address of a router in front of it): then it is the address of the default route, which
+/// kubelet chooses by default.
 pub(super) fn announced(
     intent: &Intent,
     name: &NodeName,
@@ -62,22 +62,22 @@ pub(super) fn announced(
         .or_else(|| own_address(intent, name, system.route_address.as_deref()?))
 }
 
-/// An address that nothing but the node's word speaks for. It gets into a certificate of the authority that API
-/// servers have theirs of: it may be nobody else's.
+/// An address that only the node itself reports. It gets into a certificate of the authority that also signs for
+/// API servers, so it must not belong to anything else.
 fn own_address(intent: &Intent, name: &NodeName, told: &str) -> Option<String> {
     let address: IpAddr = told.parse().ok()?;
     let services = &intent.services;
     let of_the_cluster = services.service_cluster_ip_range.contains(&address)
         || services.cluster_cidr.contains(&address)
         || services.cluster_dns_server == address;
-    let nobody = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+    let of_no_host = address.is_loopback() || address.is_unspecified() || address.is_multicast();
     let is = |text: &str| text.parse() == Ok(address);
     let of_the_api = intent.sans.iter().any(|san| is(san));
     let mut others = intent.nodes.iter().filter(|(other, _)| *other != name);
     let of_another = others.any(|(_, other)| {
         is(&other.endpoint.address) || other.internal_address.ip() == Some(address)
     });
-    let free = !(of_the_cluster || nobody || of_the_api || of_another);
+    let free = !(of_the_cluster || of_no_host || of_the_api || of_another);
     free.then(|| address.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! kube-proxy: on every node, with a client certificate of its own. Pure.
+//! kube-proxy: on every node, with a separate client certificate for each. Pure.
 
 use super::{
     DesiredError,

@@ -33,7 +33,7 @@ const FIND: &str = "set -e; exec 3< \"$(command -v \"$0\")\"; \
 const ENTER: &str = "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; \
     exec chroot /host /run/rke-operator/kubelet \"$@\"";
 
-/// Lets kubelet find the logins to registries, where it has none yet: a file of somebody else stays, and counts.
+/// Lets kubelet find the logins to registries, where it has none yet: a file that someone else wrote stays in use.
 fn enter(context: &HostContext<'_>) -> String {
     if context.intent.registries.logins.is_empty() {
         return [FIND, ENTER].concat();
@@ -92,7 +92,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     .finish(context)
 }
 
-/// What kubelet is told of its address: nothing, where it would choose the same by itself.
+/// The value of kubelet's `--node-ip`: `None` where kubelet would choose the same by default.
 fn node_ip(context: &HostContext<'_>) -> Option<String> {
     if context.node.has_internal_address {
         return Some(context.node.internal_address.to_string());

@@ -149,9 +149,9 @@ pub struct Addon {
 /// What is to be done to what is stored in etcd, where its encryption changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewrite {
-    /// The mark of what all of it was written with is taken away, before anything is written otherwise.
+    /// The mark that says what everything was written with is removed, before anything is written in another form.
     Forget,
-    /// All of it is written again; then the mark says so.
+    /// All of it is rewritten; then the mark says so.
     All {
         /// As an `EncryptionConfiguration` names them.
         resources: BTreeSet<String>,

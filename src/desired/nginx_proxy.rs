@@ -1,9 +1,8 @@
 //! nginx-proxy: on every node without a control plane, `127.0.0.1:6443` leads to all API servers.
 //! Pure.
 //!
-//! Its configuration lies in a folder of its own, which the container binds: nginx is told to read
-//! it again when control planes come and go, and is never replaced for that. New connections are
-//! not refused meanwhile.
+//! Its configuration is in a dedicated folder, which the container binds: when control planes join or
+//! leave, nginx reloads it and its container is not replaced. New connections are not refused meanwhile.
 
 use std::fmt::Write as _;
 
@@ -50,7 +49,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     .finish(context)
 }
 
-/// What it reads, and the digest of what it has read: written when it was told to.
+/// The file that it reads, and the digest of the one that it has read: written after the reload.
 pub(super) fn files(context: &HostContext<'_>) -> Files {
     let config = context.file(configuration(context), PUBLIC);
     let read = context.file(format!("{}\n", config.digest.0), PUBLIC);
@@ -60,11 +59,11 @@ pub(super) fn files(context: &HostContext<'_>) -> Files {
     ])
 }
 
-/// RKE's, but for three things. Connections by a configuration that is gone end: whoever watches
-/// through a control plane that leaves goes on through another. Servers take turns: one that listens
-/// and does not answer yet has the fewest connections, and would get every new one. And one that
-/// refused is asked again after 2 s: with nginx's 10 s a roll leaves none to ask, because the next
-/// is replaced before the last is asked again.
+/// RKE's, with three differences. Connections of a former configuration are closed: a client that watches
+/// through a control plane that leaves reconnects through another. The servers are used in rotation: with the
+/// fewest-connections rule, one that listens and does not answer yet would get every new connection. And a server
+/// that refused a connection is tried again after 2 s: with nginx's 10 s no server is left during a rollout,
+/// because the next is replaced before the last is tried again.
 fn configuration(context: &HostContext<'_>) -> String {
     let mut servers = String::new();
     for (_, node) in context.intent.with_role(Role::ControlPlane) {

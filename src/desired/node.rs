@@ -54,7 +54,7 @@ pub(super) fn taints(node: &NodeIntent) -> Vec<Taint> {
 /// Set by kubelet, so that the config has nothing to say about it.
 const OS: &str = "kubernetes.io/os";
 
-/// Where pods of ours run that go where this says, and on Linux.
+/// The node selector of an add-on's pods: this one, and Linux.
 pub(super) fn on_linux(selector: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut selector = selector.clone();
     let os = selector.entry(OS.to_owned());
@@ -71,7 +71,7 @@ pub(super) fn is_selected(
     selector.all(|(key, value)| key == OS || labels.get(key) == Some(value))
 }
 
-/// Docker 28 and later no longer load `br_netfilter`, and nobody else does.
+/// Docker 28 and later no longer load `br_netfilter`, and nothing else does.
 pub(super) fn kernel() -> KernelWants {
     KernelWants {
         modules: BTreeSet::from(["br_netfilter".to_owned()]),

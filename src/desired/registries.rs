@@ -1,4 +1,4 @@
-//! What a node is told of registries: Docker's authorities, containerd's, and kubelet's logins. Pure.
+//! The files of a node about registries: Docker's authorities, containerd's, and kubelet's logins. Pure.
 //!
 //! Docker and containerd read these files at each pull, kubelet again after five minutes: nothing is restarted.
 
@@ -59,7 +59,7 @@ fn of_containerd(context: &HostContext<'_>) -> Files {
     if has_own(facts) {
         return Files::new();
     }
-    // Those of ours as they must be, not as they were read.
+    // Our own files as they must be, not as they were read.
     let found = facts.system.docker_certs.iter();
     let mut certs: BTreeSet<String> = found
         .filter(|file| !path::is_docker_authority(file))
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_containerd_that_was_there_stays_and_is_told() {
+    fn an_existing_folder_of_containerd_stays_and_is_reported() {
         let intent = intent();
         let mut have = fixture::blank(&intent);
         let mut facts = fixture::facts();

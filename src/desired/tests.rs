@@ -234,10 +234,10 @@ fn an_authoritys_key_is_in_the_state_copy_and_nowhere_else() {
     assert_eq!(host(&desired).files[path::STATE].mode, 0o600);
 }
 
-/// Approved requests are signed by an authority of their own: its key is on control planes alone,
-/// and API servers take what it signed.
+/// Approved requests are signed by a dedicated authority: its key is on control planes alone,
+/// and API servers accept what it signed.
 #[test]
-fn certificate_requests_are_signed_by_an_authority_of_their_own() {
+fn certificate_requests_are_signed_by_a_dedicated_authority() {
     let desired = desired(&intent_of(&[
         ("cp", "10.0.0.1", &[Role::ControlPlane]),
         ("e1", "10.0.0.2", &[Role::Etcd]),
@@ -282,7 +282,7 @@ fn certificate_requests_are_signed_by_an_authority_of_their_own() {
 }
 
 #[test]
-fn rkes_way_to_sign_requests_means_our_authority_and_is_said() {
+fn rkes_flags_to_sign_requests_mean_our_authority_and_a_warning_says_so() {
     let with = |cert: &str| {
         desired_with(|intent| {
             let extra = &mut intent.services.kube_controller.extra_args;
@@ -315,8 +315,8 @@ fn rkes_way_to_sign_requests_means_our_authority_and_is_said() {
     assert!(command(&own).contains(&flag));
 }
 
-/// After a boot without its disk etcd must not start empty: what it is mounted from is made once,
-/// with the member, and by nobody afterwards.
+/// After a boot without its disk etcd must not start empty: its folder is created once, with the
+/// member, and never again.
 #[test]
 fn etcd_does_not_start_without_the_disk_that_its_member_is_on() {
     let intent = intent();
@@ -337,7 +337,7 @@ fn etcd_does_not_start_without_the_disk_that_its_member_is_on() {
     assert!(!host(&again).dirs.contains_key(path::ETCD_MEMBER));
 }
 
-/// Its key and its data are its user's; nobody else's container or file is.
+/// Its key and its data belong to its user; no other container or file does.
 #[test]
 fn etcd_runs_as_its_user() {
     let mut intent = intent();
@@ -777,7 +777,7 @@ fn a_firewall_lets_in_what_the_roles_and_the_network_need() {
     assert_eq!(ports(&alone, "n1"), "6443/tcp");
 }
 
-/// O33: what root on one node says of itself gets into no certificate under a name of somebody else.
+/// O33: root on one node cannot make its certificate contain a name or address that belongs to something else.
 #[test]
 fn a_node_does_not_dictate_a_name_in_a_certificate() {
     let all = [Role::Etcd, Role::ControlPlane, Role::Worker];
@@ -802,7 +802,7 @@ fn a_node_does_not_dictate_a_name_in_a_certificate() {
         let names = certificate.subject_alternative_name().unwrap().unwrap();
         names.value.general_names.len()
     };
-    let of_its_own = names("192.168.7.5");
+    let with_own_address = names("192.168.7.5");
     for told in [
         "kubernetes.default.svc",
         "a b",
@@ -814,7 +814,7 @@ fn a_node_does_not_dictate_a_name_in_a_certificate() {
         "127.0.0.1",
         "::",
     ] {
-        assert_eq!(names(told), of_its_own - 1, "{told}");
+        assert_eq!(names(told), with_own_address - 1, "{told}");
     }
 }
 

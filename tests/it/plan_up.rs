@@ -728,7 +728,7 @@ fn a_node_whose_containers_are_lost_is_claimed_again() {
 fn a_file_for_a_registry_that_docker_forgot_goes_and_a_persons_stays() {
     let (mut world, shell) = settled();
     let folder = "/etc/containerd/certs.d";
-    let ours = b"# Written by rke-operator from what this node's Docker is told.\nserver = 1\n";
+    let ours = b"# Written by rke-operator from this node's Docker configuration.\nserver = 1\n";
     let files = host(&mut world).files.get_or_insert_default();
     for (name, content) in [("forgotten", &ours[..]), ("theirs", b"server = 1\n")] {
         let file = effect::file(content, 0o644);

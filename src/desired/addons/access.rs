@@ -1,4 +1,4 @@
-//! What a bare API server lacks: kubelets ask it who may use them, and nobody may yet.
+//! The permissions that a new API server lacks: kubelets ask it who may use their API, and no rule allows anyone yet.
 
 use serde_json::json;
 

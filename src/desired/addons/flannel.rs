@@ -121,9 +121,9 @@ fn install_cni_plugins(intent: &Intent) -> Value {
     })
 }
 
-/// Run when flanneld was started. The network's file makes the node Ready, so it is written after
-/// flanneld has the node's subnet: written before, the first pods fail, and kubelet tries them
-/// again only ten seconds later. Without a subnet for a minute flanneld is started anew.
+/// Runs after flanneld has started. The CNI configuration makes the node Ready, so it is written only
+/// when flanneld has the node's subnet: if it is written earlier, the first pods fail, and kubelet retries
+/// them only ten seconds later. If flanneld has no subnet after a minute, it is restarted.
 const INSTALL_CNI_CONF: &str = "\
 tries=0
 until [ $tries -ge 600 ]; do

@@ -1,5 +1,5 @@
-//! The user's own manifests, and a record of the kinds that they have or had: what is gone from the config is
-//! looked for among these. Their workloads are not awaited.
+//! The user's own manifests, and a record of the kinds that they have or had: objects that were removed from the
+//! config are looked for among these kinds. A run does not wait for their workloads.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::{
 
 /// The add-on's name.
 pub(super) const NAME: &str = label::USER_ADDONS;
-/// The record's. It is an add-on of its own, which comes first: a run that ends between the two leaves
-/// nothing that a later one would not find.
+/// The name of the record. It is a separate add-on, which is applied first: a run that is interrupted between
+/// the two leaves no object that a later run would not find.
 pub(super) const RECORD: &str = "user-addons-kinds";
 
 /// The objects, with our label.
@@ -143,9 +143,9 @@ mod tests {
         kinds.collect()
     }
 
-    /// Two that change one object in turn would never come to an end.
+    /// Two add-ons that keep changing the same object would never converge.
     #[test]
-    fn an_object_of_an_add_on_of_ours_is_refused() {
+    fn an_object_of_a_built_in_add_on_is_refused() {
         let mut intent = fixture::intent();
         let mut own = manifest("v1", "ConfigMap");
         own.object.namespace = "kube-system".to_owned();

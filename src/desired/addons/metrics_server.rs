@@ -34,7 +34,7 @@ pub(super) fn addon(intent: &Intent) -> Addon {
     labelled(NAME, objects)
 }
 
-/// It asks the API server who its clients are; and whoever may view may see metrics.
+/// It asks the API server to authenticate and authorize its clients, and the role `view` includes metrics.
 fn rights() -> [Value; 3] {
     let rbac = "rbac.authorization.k8s.io";
     let api_version = format!("{rbac}/v1");

@@ -77,7 +77,7 @@ pub(super) fn keep(
     Ok(keys)
 }
 
-/// Of each key of a state whether anything may need it. Where it cannot be told, it is needed.
+/// For each key of a state, whether anything may need it. A key counts as needed where this is unknown.
 fn needed(intent: &Intent, state: &ClusterState, have: &Actual) -> Vec<bool> {
     let sources = sources(state);
     let all = vec![true; sources.len()];

@@ -17,7 +17,7 @@ pub(super) enum Reads {
     File(Digest),
     /// One of the user's, named by a flag.
     Theirs,
-    /// That cannot be told.
+    /// It cannot be determined.
     Unknown,
 }
 

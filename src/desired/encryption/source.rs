@@ -13,7 +13,7 @@ use crate::{
 /// Whose providers write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Writer {
-    /// Nobody's: it is written as it is.
+    /// None: it is written unencrypted.
     Plain,
     /// Those of this entry of the state.
     Source(usize),
@@ -31,7 +31,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The providers of a resource: those of its own entry, else those of the pattern that covers it.
+    /// The providers of a resource: those of the entry that names it, else those of the pattern that covers it.
     pub(super) fn of(&self, resource: &str) -> Option<&Vec<Json>> {
         let group = match resource.split_once('.') {
             Some(("*", "*")) => None,

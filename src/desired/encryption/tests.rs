@@ -60,7 +60,7 @@ impl Cluster {
         let mut found = all
             .iter()
             .filter(|form| form.text(sources).as_ref() == Some(text));
-        found.next().cloned().expect("a form of ours")
+        found.next().cloned().expect("one of our forms")
     }
 
     fn all(&self, sources: &[Source]) -> Vec<Form> {
@@ -263,7 +263,7 @@ fn it_takes_two_rolls_and_a_rewrite_each_way() {
             "none",
         ]
     );
-    // Nobody else is there who could not read it.
+    // There is no other server that could not read it.
     assert_eq!(
         phases(1, Writer::Plain, key),
         [
@@ -285,7 +285,7 @@ fn it_takes_two_rolls_and_a_rewrite_each_way() {
     );
 }
 
-/// Whoever is not seen may write otherwise.
+/// A server that is not seen may write in another form.
 #[test]
 fn nothing_is_written_again_while_a_server_does_not_answer() {
     let sources = sources();
@@ -333,8 +333,8 @@ fn our_key_is_made_once_and_kept() {
     assert_eq!(keep(SecretsEncryption::Managed, &off, "key-2").unwrap(), on);
 }
 
-/// E15: whatever is edited meanwhile, what an API server reads or the mark names stays; the rest goes in its turn. What
-/// cannot be told is kept, and at some number the next edit is refused.
+/// E15: whatever is edited meanwhile, a configuration that an API server reads or the mark names stays; the others are
+/// removed in time. One whose use is unknown is kept, and from some number on the next edit is refused.
 #[test]
 fn a_configuration_goes_only_when_nothing_needs_it() {
     let edited = |known: &[EncryptionKey], text: &str, needed: &[&str]| {

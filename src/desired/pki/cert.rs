@@ -1,4 +1,4 @@
-//! Certificates: made from a key and a specification, and judged against one. Pure.
+//! Certificates: issued from a key and a specification, and checked against one. Pure.
 
 use std::{
     collections::BTreeSet,
@@ -100,8 +100,8 @@ pub(super) struct LeafSpec {
     pub(super) orgs: BTreeSet<String>,
     /// Names of a server.
     pub(super) sans: BTreeSet<San>,
-    /// Names that are written into a new one, and that one which is there need not have: it is not made
-    /// anew for them, and may have others.
+    /// Names that are written into a new certificate. An existing one need not have them: it is not replaced
+    /// for their sake, and may have others.
     pub(super) also: BTreeSet<San>,
     /// What for.
     pub(super) usage: Usage,
@@ -329,8 +329,8 @@ impl Validity {
         })
     }
 
-    /// True when less than a third of its time is left: time enough for many attempts, and far
-    /// enough from the end that nobody has to hurry.
+    /// True when less than a third of its lifetime is left: enough time for many attempts, and early
+    /// enough that the renewal is not urgent.
     pub(super) fn ends_soon(&self, now: Timestamp) -> bool {
         let left = self.until.as_second().saturating_sub(now.as_second());
         let whole = self.until.as_second().saturating_sub(self.from.as_second());
@@ -424,8 +424,8 @@ fn lifetime(slot: &str, seed: &Seed) -> SignedDuration {
     YEAR.saturating_sub(SignedDuration::from_secs(number % JITTER.as_secs()))
 }
 
-/// What every certificate has: a name, a serial of its own, and explicit dates. It starts an
-/// hour ago, for nodes whose clocks are late.
+/// What every certificate has: a name, a unique serial number, and explicit dates. Its validity starts
+/// an hour ago, for nodes whose clocks are behind.
 fn params(
     cn: &str,
     slot: &str,

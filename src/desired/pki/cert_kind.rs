@@ -1,8 +1,8 @@
-//! The kind certificates of a node: which there are, what they are called on disk, and what
-//! each must say. Pure.
+//! The kinds of certificates of a node: which exist, what they are called on disk, and what
+//! each must contain. Pure.
 //!
-//! Names and folder are RKE's (`/etc/kubernetes/ssl/kube-…`). Unlike in RKE each node has its own,
-//! nobody shares a key, and etcd trusts an authority of its own.
+//! Names and folder are RKE's (`/etc/kubernetes/ssl/kube-…`). Unlike in RKE, each node has its own
+//! certificates, no two nodes share a key, and etcd trusts a dedicated authority.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -100,8 +100,8 @@ impl CertKind {
         }
     }
 
-    /// True when a node has it: to an etcd outside of the cluster the API servers have a certificate of its own
-    /// authority.
+    /// True when a node has it. For an external etcd, the API servers have a certificate that the authority of that
+    /// etcd signed.
     pub(super) fn is_for(self, intent: &Intent, node: &NodeIntent) -> bool {
         let external = intent.etcd.external().is_some();
         let has_it = self.role().is_none_or(|role| node.roles.contains(&role));
@@ -131,8 +131,8 @@ impl CertKind {
         }
     }
 
-    /// The names of one that a person made, without `.pem`: a node's own before the one of all nodes. Each node is
-    /// somebody else to the API and to etcd, so there what all nodes share is none.
+    /// The file names that a user's certificate may have, without `.pem`: the node's own before the one of all nodes.
+    /// Each node has a separate identity to the API and to etcd, so for those certificates no shared file is accepted.
     pub(super) fn given_names(self, node: &NodeIntent) -> Vec<String> {
         let stem = self.stem(node);
         let own = format!("{stem}-{}", suffix(node));
@@ -254,8 +254,8 @@ fn inner_names(name: &NodeName, node: &NodeIntent) -> impl Iterator<Item = San> 
     [San::from(&node.internal_address), San::of(&name.0)].into_iter()
 }
 
-/// The address that SSH dials, and the kubeconfig: of what is on the node only an API server is reached
-/// there. The others are not made anew when it changes.
+/// The address that SSH and the kubeconfig dial: of a node's servers only an API server is reached
+/// there. The other certificates are not replaced when it changes.
 fn outer_name(node: &NodeIntent) -> BTreeSet<San> {
     [San::of(&node.endpoint.address)].into()
 }

@@ -62,7 +62,7 @@ impl Certificate {
         self.fingerprint == other.fingerprint
     }
 
-    /// True when less than a third of its time is left: the next `up` makes it anew, unless it is
+    /// True when less than a third of its lifetime is left: the next `up` renews it, unless it is
     /// an authority's.
     pub fn ends_soon(&self, now: Timestamp) -> bool {
         self.validity.ends_soon(now)

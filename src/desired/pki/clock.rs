@@ -17,7 +17,7 @@ const LIMIT_MS: i64 = 5 * 60 * 1000;
 
 /// Refuses when the clock of a control plane or a member of etcd and ours are more than five minutes apart: a certificate
 /// that is made, renewed or called expired by a wrong clock cuts the cluster's components off. Another node is left out
-/// instead ([`left_out`]): it gets no certificate, and stops nobody.
+/// instead ([`left_out`]): it gets no certificate, and does not stop the run.
 pub(super) fn agrees(intent: &Intent, have: &Actual, now: Timestamp) -> Result<(), PkiError> {
     let clocks = clocks(have, now);
     let off: Vec<(NodeName, i64)> = clocks
@@ -25,8 +25,8 @@ pub(super) fn agrees(intent: &Intent, have: &Actual, now: Timestamp) -> Result<(
         .filter(|clock| clock.is_off())
         .map(|clock| (clock.node.clone(), clock.ahead))
         .collect();
-    let judges = |(name, _): &(NodeName, i64)| intent.nodes.get(name).is_some_and(is_central);
-    if !off.iter().any(judges) {
+    let stops = |(name, _): &(NodeName, i64)| intent.nodes.get(name).is_some_and(is_central);
+    if !off.iter().any(stops) {
         return Ok(());
     }
     // Most nodes against us, and all in one direction: then the wrong clock is ours.
@@ -39,7 +39,8 @@ pub(super) fn agrees(intent: &Intent, have: &Actual, now: Timestamp) -> Result<(
     })
 }
 
-/// The nodes of the intent that a run leaves as they are because of their clocks, and why. Whoever leaves needs no clock.
+/// The nodes of the intent that a run leaves as they are because of their clocks, and why. The clock of a node that
+/// leaves does not matter.
 pub fn left_out(intent: &Intent, have: &Actual, now: Timestamp) -> BTreeMap<NodeName, Unreachable> {
     let off = clocks(have, now).into_iter().filter(Clock::is_off);
     let off = off.filter(|clock| {

@@ -99,7 +99,7 @@ pub(super) fn completed(
         known.etcd_bootstrap.clone()
     };
     let inventory = inventory(known, intent, have, ctx);
-    // Whoever comes again under such a name, or is a member again, joins as everybody else does.
+    // A node that comes back under such a name, or becomes a member again, joins as a new member does.
     etcd_bootstrap.retain(|name, _| {
         let entry = inventory.get(name);
         let stays = entry.is_some_and(|entry| entry.membership != Membership::Lost);
@@ -342,8 +342,8 @@ fn is_no_member(name: &NodeName, have: &Actual) -> bool {
     }
 }
 
-/// The roles of a node of the intent: those that it shall have, and those that it was not seen without
-/// yet. Whoever is asked about etcd, and through whom, follows from them.
+/// The roles of a node of the intent: those that it shall have, and former ones until it is seen without
+/// them. They determine which nodes are asked about etcd, and through which nodes.
 fn roles(
     known: &ClusterState,
     name: &NodeName,

@@ -1,4 +1,4 @@
-//! Why the keys of a cluster cannot be settled. Every refusal is a variant of its own.
+//! Why the keys of a cluster cannot be determined. Every refusal has its own variant.
 
 use std::borrow::Cow;
 
@@ -85,7 +85,7 @@ pub enum PkiError {
         /// The cluster that was asked for.
         id: ClusterId,
     },
-    /// Somebody else here holds the cluster.
+    /// Another `Cluster` object here holds the cluster.
     #[error("cannot recover the state: cluster {id} is held by another `Cluster` object here")]
     RecoverHeld {
         /// The cluster.
@@ -198,8 +198,8 @@ pub enum PkiError {
         /// All that is wrong.
         problems: Vec<String>,
     },
-    /// Nothing that a person made is replaced by something of ours, and what is signed by a key that we do not have we
-    /// cannot make.
+    /// rke-operator never replaces a user's certificate by one that it made, and cannot sign with a key that it does
+    /// not have.
     #[error("certificates that you made are missing, or no longer what the cluster needs:{}", list(.problems))]
     NotGiven {
         /// All of it.
@@ -234,7 +234,7 @@ pub enum PkiError {
 }
 
 impl PkiError {
-    /// An error that only a mistake of ours can cause.
+    /// An error that only a bug in rke-operator can cause.
     pub(super) fn internal(slot: &str, why: impl std::fmt::Display) -> Self {
         Self::Internal {
             slot: slot.to_owned(),
@@ -243,7 +243,7 @@ impl PkiError {
     }
 }
 
-/// Each on a line of its own.
+/// Each on a separate line.
 fn list(problems: &[String]) -> String {
     let lines = problems.iter().flat_map(|problem| ["\n  ", problem]);
     lines.collect()
@@ -284,7 +284,7 @@ fn outdated(id: &str, copies: &[OtherCopy]) -> Vec<Cow<'static, str>> {
         hints.push("if this cluster owns these data from now on: `kubectl -n kube-system delete secret rke-operator-state`".into());
     }
     if hints.is_empty() {
-        hints.push("if another person ran `up` last, use the state file of that run (of a `Cluster`: the Secret of its state)".into());
+        hints.push("if `up` last ran elsewhere, continue with the state file from there (of a `Cluster`: with the Secret of its state)".into());
         hints.push(
             format!(
                 "or take over the newest copy with `--recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"

@@ -1,8 +1,8 @@
-//! Certificates of a person's (`--custom-certs`): read out of a folder under RKE's names, validated against what the
-//! cluster needs, and all that is wrong with them said at once. They are used as they are. Pure.
+//! A user's certificates (`--custom-certs`): read from a folder under RKE's names, and validated against what the
+//! cluster needs; all that is wrong with them is reported at once. They are used as they are. Pure.
 //!
-//! Without the key of an authority every certificate that it must sign has to be there. What is missing beside a key is
-//! made with it.
+//! Without the key of an authority the folder must have every certificate that it has to sign. With the key, missing
+//! certificates are signed with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ impl GivenFiles {
     }
 }
 
-/// A request for a certificate, for whoever signs it.
+/// A certificate signing request, for the user's authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The name of its files, without `-csr.pem` and `-key.pem`.
@@ -81,7 +81,7 @@ pub struct Request {
 }
 
 /// Requests for all that the authority of a cluster has to sign when its key is not given, with the keys that the folder
-/// has, or new ones. etcd and the front proxy have authorities of their own, which we make.
+/// has, or new ones. etcd and the front proxy have separate authorities, which rke-operator creates.
 pub fn requests(
     intent: &Intent,
     files: &GivenFiles,
@@ -141,7 +141,7 @@ pub(super) struct Given {
     pub(super) faulty_admin: bool,
     /// What is wrong.
     pub(super) problems: Vec<String>,
-    /// What is said of them.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -194,7 +194,8 @@ impl Given {
         }
     }
 
-    /// For the state: what was given, and how this program gets in where no key is there to make a certificate of its own.
+    /// For the state: what was given, and the client certificates that rke-operator itself uses where it has no key to
+    /// make one.
     pub(super) fn kept(&self, state: &ClusterState, intent: &Intent) -> GivenCertificates {
         let identity = |authority: &state::Authority, pair: &Pair| ClientIdentity {
             ca: authority.bundle(),
@@ -233,7 +234,7 @@ impl Reader<'_> {
         given.cluster = self.authority(KUBE_CA, &mut given.problems);
         given.etcd = self.authority(ETCD_CA, &mut given.problems);
         given.front_proxy = self.authority(FRONT_PROXY_CA, &mut given.problems);
-        // As in RKE: whoever has certificates of one authority for etcd, too, gives these.
+        // As in RKE: a user whose one authority signs etcd's certificates, too, supplies those certificates.
         let etcd = |stem: &String| {
             stem.starts_with("kube-etcd-") && stem != ETCD_CA && !stem.starts_with(EXTERNAL_ETCD)
         };
@@ -432,7 +433,7 @@ pub(super) fn to_renew(what: &str, validity: Validity, now: Timestamp) -> Option
 
 const NO_KEY: &str = "is not a key that is taken: P-256, or RSA of at least 2048 bits, in PEM";
 
-/// What a certificate must say, for whoever has it made.
+/// What a certificate must contain, for the user who has it made.
 pub(super) fn described(stem: &str, spec: &LeafSpec) -> String {
     let orgs = spec.orgs.iter().flat_map(|org| [", O=", org]);
     let orgs: String = orgs.collect();

@@ -1,4 +1,4 @@
-//! Certificates that a person made: used as they are, validated, and never replaced by something of ours.
+//! Certificates that a user supplies: used as they are, validated, and never replaced by ours.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,7 +13,7 @@ use crate::{
     config::Intent,
     desired::{
         Desired,
-        fixture::{NO_NODE, NOBODY, applied, blank, desired, down, intent_of, now},
+        fixture::{NO_CLUSTER, NO_NODE, applied, blank, desired, down, intent_of, now},
     },
     error::Explain as _,
     facts::{Actual, HostView},
@@ -106,7 +106,7 @@ fn rotated_keys(
         service_account_key,
         authorities: None,
         restore: None,
-        held_elsewhere: &NOBODY,
+        held_elsewhere: &NO_CLUSTER,
         lose: &NO_NODE,
         clean: &NO_NODE,
         given: given.as_ref(),
@@ -176,7 +176,7 @@ fn without_the_key_of_the_authority_its_certificates_are_enough() {
 }
 
 #[test]
-fn what_is_missing_is_told_at_once() {
+fn what_is_missing_is_reported_at_once() {
     let (intent, authority) = (one(), ca("the company", now()));
     let folder = Folder::of(&authority, false);
     let error = keys(&intent, &blank(&intent), Some(&folder), now()).unwrap_err();
@@ -190,7 +190,7 @@ fn what_is_missing_is_told_at_once() {
 }
 
 #[test]
-fn what_is_wrong_is_told_at_once_and_no_key_is_shown() {
+fn what_is_wrong_is_reported_at_once_and_no_key_is_shown() {
     let (intent, authority) = (one(), ca("the company", now()));
     let mut folder = Folder::of(&authority, false).signed(&authority, &intent, now());
     let other = ca("another company", now());
@@ -299,7 +299,7 @@ fn a_new_service_account_key_is_given_too() {
 
 /// A person's certificate is a person's to renew, where we could sign one ourselves, too.
 #[test]
-fn what_a_person_made_is_never_made_anew() {
+fn a_users_certificate_is_never_replaced() {
     let (intent, authority) = (one(), ca("the company", now()));
     let folder = Folder::of(&authority, true).signed(&authority, &intent, now());
     let (keys, have) = made(&intent, &folder);
@@ -397,7 +397,7 @@ fn a_node_more_needs_its_certificates() {
 }
 
 #[test]
-fn what_is_not_used_is_told() {
+fn unused_files_are_reported() {
     let (intent, authority) = (one(), ca("the company", now()));
     let mut folder = Folder::of(&authority, true);
     folder.add("kube-apisrever", "x", None);

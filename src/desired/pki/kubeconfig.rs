@@ -12,7 +12,7 @@ use super::{
 };
 use crate::model::{Secret, path};
 
-/// A component's kubeconfig: the API server of its own node, and files that lie beside it.
+/// A component's kubeconfig: the API server of the component's node, and files in the kubeconfig's folder.
 pub(in crate::desired) fn component(stem: &str) -> String {
     let ssl = path::SSL;
     format!(

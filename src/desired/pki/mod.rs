@@ -119,8 +119,8 @@ pub struct Keys {
 pub struct Certificates {
     /// The one that ends first, as things are before the run; `None` for a new cluster.
     pub earliest: Option<Expiry>,
-    /// The paths of the certificates and keys that are made anew because less than a third of
-    /// their time is left, by node.
+    /// The paths of the certificates and keys that are renewed because less than a third of
+    /// their lifetime is left, by node.
     pub renewed: BTreeMap<NodeName, BTreeSet<String>>,
     /// Those of them that end within two weeks: they wait for nothing.
     pub urgent: BTreeMap<NodeName, BTreeSet<String>>,
@@ -166,7 +166,7 @@ impl Expiry {
 pub struct EngineClients {
     /// The API servers, as `system:masters`.
     pub api: ClientIdentity,
-    /// The members of etcd. etcd asks for a certificate of its own authority and for no name.
+    /// The members of etcd. etcd accepts any certificate that its authority signed, whatever its name.
     pub etcd: ClientIdentity,
 }
 

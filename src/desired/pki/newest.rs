@@ -1,9 +1,9 @@
 //! The newest state wins, or the run stops: invariant 2. Pure.
 //!
 //! The store's state is compared with every copy that a survey sees: those on nodes, and the one in the cluster's
-//! `kube-system`. All that a run writes follows the store, so a copy is never newer than it, unless somebody else went on
-//! from another store, or this one was put back. Such a copy may hold the only key of what is stored, so nothing is
-//! written over it.
+//! `kube-system`. A run writes the store before anything else, so a copy is newer only if another user continued with
+//! another store, or this store was restored to an earlier state. Such a copy may hold the only key of the stored data,
+//! so it is never overwritten.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -150,7 +150,7 @@ pub(super) fn refuse_former(saved: &ClusterState, have: &Actual) -> Result<(), P
     })
 }
 
-/// Refuses a removal that would forget nodes: only a newer copy names them, and nobody looked at them.
+/// Refuses a removal that would forget nodes: only a newer copy names them, and they were not surveyed.
 pub(super) fn refuse_to_forget(saved: &ClusterState, have: &Actual) -> Result<(), PkiError> {
     let mut nodes = BTreeSet::new();
     let mut from = None;

@@ -2,8 +2,8 @@
 //!
 //! 1. The store has keys: they are kept, unless a copy is newer ([`newest`]).
 //! 2. It definitely has none, and recovery was not asked for: new ones, if *every* etcd and
-//!    control-plane host of the intent answered and bears no claim, no certificates and no data of
-//!    etcd. Else a refusal that says what was found where.
+//!    control-plane host of the intent answered and has no claim, no certificates and no data of
+//!    etcd. Otherwise the run is refused with what was found, and where.
 //! 3. Recovery was asked for, by the cluster's id: the copies on the control planes ([`recover`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         settling.certificates.sees(at, what.to_owned());
     }
     let kubeconfig = settling.administrator()?;
-    settling.sees_what_runs();
+    settling.sees_certificates_in_use();
     let Settling {
         certificates,
         notes: said,
@@ -161,7 +161,7 @@ fn newest(
     if others.is_empty() {
         return Ok((saved.clone(), None));
     }
-    // What is damaged is said first.
+    // Damage is reported first.
     Authorities::read(saved)?;
     public_key(&saved.service_accounts.signing)?;
     let mut whys = others.iter().map(|other| &other.why);
@@ -332,7 +332,7 @@ fn pki_nodes(intent: &Intent) -> impl Iterator<Item = &NodeName> {
 
 /// `Ok` when the world is sure to have nothing of a cluster.
 fn refuse_unless_new(intent: &Intent, have: &Actual) -> Result<(), PkiError> {
-    // What was found is said before what is unknown: it is the better reason.
+    // What was found is reported before what is unknown: it is the better reason.
     for name in pki_nodes(intent) {
         let Some(facts) = have.up(name) else { continue };
         let node = name.clone();
@@ -431,7 +431,7 @@ impl Settling<'_> {
         Ok(leaves)
     }
 
-    /// What a person made goes first, and is never replaced by something of ours. `None`: it is missing.
+    /// A user's certificate has priority, and is never replaced by one of rke-operator. `None`: it is missing.
     fn pair(&mut self, leaf: &Leaf<'_>) -> Result<Option<Pair>, PkiError> {
         let Leaf { name, node, kind } = *leaf;
         let stem = kind.stem(node);
@@ -443,7 +443,7 @@ impl Settling<'_> {
             }
             return Ok(Some(pair.clone()));
         }
-        // That is told already.
+        // The fault is reported already.
         let id = (name.clone(), kind);
         if self.given.is_some_and(|given| given.faulty.contains(&id)) {
             return Ok(None);
@@ -499,8 +499,8 @@ impl Settling<'_> {
         }
     }
 
-    /// Those with which components run on although their files are new: a renewal that was cut off goes on.
-    fn sees_what_runs(&mut self) {
+    /// Certificates that components still use although their files are new: an interrupted renewal continues.
+    fn sees_certificates_in_use(&mut self) {
         let now = self.ctx.now;
         for (name, view) in &self.have.hosts {
             let HostView::Reachable(facts) = view else {
@@ -665,8 +665,8 @@ fn on_node(have: &Actual, name: &NodeName, stem: &str) -> Option<Pair> {
     })
 }
 
-/// The administrator's kubeconfig, made anew out of the saved state alone. It leads where the one
-/// `before` it led, as long as that is a control plane.
+/// The administrator's kubeconfig, created again from the saved state alone. It points to the server that the
+/// one `before` it pointed to, as long as that is a control plane.
 pub fn admin_kubeconfig(
     saved: &ClusterState,
     before: Option<&Secret<String>>,

@@ -1,7 +1,7 @@
 //! Reads lost keys back from the control planes: invariant 2. Pure.
 //!
 //! Only for the cluster whose id a person typed, and only when
-//! - nobody else here holds that id,
+//! - no other `Cluster` object here holds that id,
 //! - no host that answers belongs to another cluster,
 //! - a control plane that answers belongs to it and has a copy that can be read,
 //! - the copy's name, addresses and roles are those of the intent.
@@ -30,7 +30,7 @@ pub(super) fn read_back(
     if held_elsewhere.contains(id) {
         return Err(PkiError::RecoverHeld { id: id.clone() });
     }
-    nobody_elses(intent, have, id)?;
+    refuse_foreign(intent, have, id)?;
     let (node, copy) = newest(intent, have, id)?;
     if copy.cluster_name != intent.cluster_name {
         return Err(PkiError::RecoverName {
@@ -65,7 +65,7 @@ pub(super) fn over(
     if held_elsewhere.contains(id) {
         return Err(PkiError::RecoverHeld { id: id.clone() });
     }
-    nobody_elses(intent, have, id)?;
+    refuse_foreign(intent, have, id)?;
     let in_cluster = match have.api() {
         ApiView::Up(api) => api.state_copy.state(),
         ApiView::Unknown | ApiView::Unreachable(_) => None,
@@ -100,7 +100,7 @@ pub(super) fn over(
         takes_keys(&mut next, &other);
         next.serial = next.serial.max(other.serial);
     }
-    // Nobody else has it like this.
+    // No other copy has this serial.
     next.serial += 1;
     let note = format!(
         "the saved state (serial {}) is replaced by the newest copy, {place} (serial {})",
@@ -134,7 +134,7 @@ fn takes_keys(state: &mut ClusterState, other: &ClusterState) {
 }
 
 /// No host that answers belongs to another cluster.
-fn nobody_elses(intent: &Intent, have: &Actual, id: &ClusterId) -> Result<(), PkiError> {
+fn refuse_foreign(intent: &Intent, have: &Actual, id: &ClusterId) -> Result<(), PkiError> {
     let other = intent
         .nodes
         .keys()

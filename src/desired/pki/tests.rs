@@ -23,8 +23,8 @@ use crate::{
     desired::{
         Desired,
         fixture::{
-            NO_NODE, NOBODY, applied, blank, claim, desired, down, facts, intent, intent_of, now,
-            reuse_or_issue, reuse_or_issue_at, up,
+            NO_CLUSTER, NO_NODE, applied, blank, claim, desired, down, facts, intent, intent_of,
+            now, reuse_or_issue, reuse_or_issue_at, up,
         },
     },
     error::{ErrorClass, Explain as _},
@@ -184,7 +184,7 @@ fn the_same_arguments_give_the_same_bytes_and_another_seed_others() {
 }
 
 #[test]
-fn what_a_node_has_is_kept_and_what_no_longer_says_what_it_must_is_made_anew() {
+fn a_nodes_certificates_are_kept_and_outdated_ones_are_replaced() {
     let intent = intent();
     let have = applied(&desired(&intent));
     let first = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
@@ -244,7 +244,7 @@ fn a_certificate_is_renewed_when_less_than_a_third_of_its_time_is_left() {
     assert!(renewed.contains("/etc/kubernetes/ssl/kube-apiserver-key.pem"));
     let note = third.notes.iter().find(|note| note.contains("renewed"));
     assert!(note.unwrap().contains("kube-apiserver.pem"));
-    // What has ended is made anew too, and for the same reason.
+    // An expired certificate is renewed too, and for the same reason.
     let expired = at(366);
     changed(&first, &expired, &CertKind::ALL);
     assert_ne!(expired.kubeconfig, first.kubeconfig);
@@ -328,7 +328,7 @@ fn what_is_made_in_one_second_does_not_end_in_one_second() {
 }
 
 #[test]
-fn the_days_that_are_left_are_told() {
+fn the_days_that_are_left_are_reported() {
     let intent = intent();
     let fresh = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
     assert_eq!(fresh.certificates.earliest, None);
@@ -346,7 +346,7 @@ fn the_days_that_are_left_are_told() {
     assert!(earliest.what.ends_with("of node `n1`"), "{}", earliest.what);
 }
 
-/// Worlds of three nodes whose clocks are so many seconds ahead of ours.
+/// A cluster of three nodes whose clocks are so many seconds ahead of our own.
 fn clocks(ahead: &[Option<i64>]) -> Result<Keys, PkiError> {
     let names = ["n1", "n2", "n3"];
     let nodes: Vec<_> = names
@@ -401,8 +401,8 @@ fn no_certificate_is_made_or_called_expired_by_a_clock_that_the_nodes_contradict
     }
 }
 
-/// E16: a worker's wrong clock stops nobody; it is left out by name. One of a node that no longer is in the config does
-/// not matter.
+/// E16: a worker's wrong clock does not stop the run; the worker is left out by name. The clock of a node that is no
+/// longer in the config does not matter.
 #[test]
 fn the_clock_of_a_worker_stops_no_run() {
     let worker: &[Role] = &[Role::Worker];
@@ -1100,7 +1100,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
     let error = reconcile(&intent, &have, &context).unwrap_err();
     assert!(matches!(error, PkiError::RecoverHeld { .. }), "{error}");
     let free = PkiContext {
-        held_elsewhere: &NOBODY,
+        held_elsewhere: &NO_CLUSTER,
         ..context
     };
     reconcile(&intent, &have, &free).unwrap();
@@ -1130,7 +1130,7 @@ fn a_damaged_state_is_an_error_and_never_new_keys() {
 }
 
 #[test]
-fn the_inventory_follows_the_intent_and_forgets_nobody() {
+fn the_inventory_follows_the_intent_and_forgets_no_node() {
     let both = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
     let mut have = applied(&desired(&both));
     let mut one = intent_of(&[("n1", "10.0.0.2", &ALL)]);
@@ -1154,7 +1154,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
     let n2 = NodeName::from("n2");
     let mut have = applied(&desired(&both));
     let answers = have.hosts[&n2].clone();
-    let (lose, nobody) = (BTreeSet::from([n2.clone()]), BTreeSet::new());
+    let (lose, lose_none) = (BTreeSet::from([n2.clone()]), BTreeSet::new());
     let saved = |intent: &Intent, have: &Actual, lose: &BTreeSet<NodeName>| {
         let context = PkiContext {
             now: now(),
@@ -1166,7 +1166,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
             service_account_key: None,
             authorities: None,
             restore: None,
-            held_elsewhere: &NOBODY,
+            held_elsewhere: &NO_CLUSTER,
             lose,
             clean: &NO_NODE,
             given: None,
@@ -1177,11 +1177,11 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
     let alive = saved(&one, &have, &lose);
     assert_eq!(membership(&alive), Membership::Leaving, "it answers");
     have.hosts.insert(n2.clone(), HostView::Unreachable(down()));
-    let silent = saved(&one, &have, &nobody);
+    let silent = saved(&one, &have, &lose_none);
     assert_eq!(
         membership(&silent),
         Membership::Leaving,
-        "nobody gave it up"
+        "it was not given up"
     );
     let named = saved(&both, &have, &lose);
     assert_eq!(
@@ -1193,11 +1193,14 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
     assert_eq!(membership(&lost), Membership::Lost);
     assert_eq!(lost.inventory[&n2].lost_at, Some(now()));
     assert!(!lost.etcd_bootstrap.contains_key(&n2));
-    // It stays one, and it is no node again while something of it is on the machine.
+    // It stays lost, and does not become a node again while the machine still has something of the cluster.
     have.saved = Some(Box::new(lost.clone()));
-    assert_eq!(saved(&one, &have, &nobody), lost);
+    assert_eq!(saved(&one, &have, &lose_none), lost);
     have.hosts.insert(n2.clone(), answers);
-    assert_eq!(membership(&saved(&both, &have, &nobody)), Membership::Lost);
+    assert_eq!(
+        membership(&saved(&both, &have, &lose_none)),
+        Membership::Lost
+    );
 }
 
 #[test]
