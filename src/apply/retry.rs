@@ -195,7 +195,7 @@ mod tests {
 
     /// A killed run leaves such an address, and the server's repair takes a minute.
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_no_service_has_is_waited_for_and_one_that_another_has_is_not() {
+    async fn a_missing_address_is_waited_for_and_one_that_another_has_is_not() {
         let (tries, seconds, result) = tried((0..9).map(|_| address(None)).collect()).await;
         assert!(result.is_ok() && seconds > 60, "{seconds}");
         assert_eq!(tries, 10);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_part_stops_with_the_whole_and_on_its_own() {
+    async fn a_part_stops_with_the_whole_and_alone() {
         let (whole, outer) = Stopper::new();
         let (part, stop) = Stopper::within(&outer);
         whole.lease_until(Instant::now() + Duration::from_secs(10));

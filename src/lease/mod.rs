@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_released_or_is_ones_own_is_free_at_once() {
+    fn a_released_lease_and_ones_own_are_free_at_once() {
         let now = Instant::now();
         assert!(Seen::again(None, record("", 1), now).is_free("a", now));
         assert!(Seen::again(None, record("a", 15), now).is_free("a", now));

@@ -55,9 +55,9 @@ pub enum HostAction {
         /// Bytes of its archive.
         bytes: u64,
     },
-    /// Runs the program of each component once with all of its flags and `--version`, in a container
-    /// of its own that changes nothing: a flag that the program does not know is an error before
-    /// anything that runs is replaced. Not seen: values, and the fields of configuration files.
+    /// Runs the program of each component once with all of its flags and `--version`, in a separate
+    /// container that changes nothing: a flag that the program does not know is an error before any
+    /// running container is replaced. It does not check values, or the fields of configuration files.
     /// Repeating it is harmless.
     TryFlags {
         /// What the components' containers would be.
@@ -71,7 +71,7 @@ pub enum HostAction {
         /// By path.
         files: BTreeMap<String, FileRef>,
     },
-    /// Deletes files of ours (never directories that were there before). Visible in the files.
+    /// Deletes rke-operator's files (never directories that existed before). Visible in the files.
     RemoveFiles {
         /// Paths.
         paths: BTreeSet<String>,
@@ -83,7 +83,7 @@ pub enum HostAction {
         wants: KernelWants,
     },
     /// One transaction on the node under systemd-run: our file and drop-in, checked by the
-    /// node's own containerd, restart, CRI probed, switched back by itself on failure. Visible
+    /// node's own containerd, restart, CRI probed, reverted automatically on failure. Visible
     /// in the files; repeating is harmless.
     ConfigureContainerd {
         /// The settings.
@@ -151,13 +151,14 @@ pub enum HostAction {
         /// Nothing comes after it where it fails; else that is a warning.
         required: bool,
     },
-    /// Starts a container of ours that should run and does not. Repeating is harmless.
+    /// Starts one of rke-operator's containers that should run and does not. Repeating is harmless.
     StartContainer {
         /// Which.
         #[serde(rename = "name")]
         component: Component,
     },
-    /// Removes (with its anonymous volumes) and runs anew. Torn: gone, which the next survey sees.
+    /// Removes the container (with its anonymous volumes) and runs a new one. If interrupted in between, the container
+    /// is missing, which the next survey sees.
     ReplaceContainer {
         /// Which.
         #[serde(rename = "name")]
@@ -189,7 +190,7 @@ pub enum HostAction {
     },
     /// Stops and removes, with anonymous volumes. Gone is success.
     RemoveContainer {
-        /// Name: of a component, or of another container of ours.
+        /// Name: of a component, or of another of rke-operator's containers.
         name: String,
     },
     /// Waits, bounded, until a component is healthy. No effect.
@@ -241,7 +242,7 @@ pub enum ClusterAction {
         /// Those that differ.
         objects: Vec<ObjectRef>,
     },
-    /// Deletes objects of ours that are no longer wanted. Gone is success.
+    /// Deletes rke-operator's objects that are no longer wanted. Gone is success.
     PruneObjects {
         /// Which.
         objects: Vec<ObjectRef>,
@@ -275,8 +276,8 @@ pub enum ClusterAction {
         /// The record's uid.
         uid: String,
     },
-    /// Sets our labels, annotations and taints on a Node object, and takes those of ours away
-    /// that are no longer wanted. Waits, bounded, until kubelet has made the object. Visible in
+    /// Sets rke-operator's labels, annotations and taints on a Node object, and removes those of them
+    /// that are no longer wanted. Waits, bounded, until kubelet has created the object. Visible in
     /// the Node.
     SetNodeMeta {
         /// Whose.
@@ -295,8 +296,8 @@ pub enum ClusterAction {
         /// Which.
         addon: String,
     },
-    /// Lets no new pod onto a node, and writes down that it was us. One that somebody else cordoned
-    /// stays theirs. Visible in the Node; repeating is harmless.
+    /// Cordons a node, and records that rke-operator did it. A cordon that someone else set is left
+    /// to them. Visible in the Node; repeating is harmless.
     Cordon {
         /// Which.
         node: NodeName,
@@ -356,8 +357,8 @@ pub enum ClusterAction {
         /// Its uid.
         uid: String,
     },
-    /// Evicts a pod of a Deployment of ours, while it is the one of that uid and as soon as its
-    /// `PodDisruptionBudget` allows it: another one comes on another node. Gone is success.
+    /// Evicts a pod of one of rke-operator's Deployments, if it still has that uid and as soon as its
+    /// `PodDisruptionBudget` allows it: its replacement is scheduled to another node. Gone is success.
     Evict {
         /// Whose pod it is.
         workload: ObjectRef,
@@ -366,7 +367,7 @@ pub enum ClusterAction {
         /// Its uid.
         uid: String,
     },
-    /// Takes away the mark that says what all that is stored was written with. Visible in
+    /// Removes the mark that says what all stored objects were written with. Visible in
     /// `ClusterFacts::written_with`; repeating is harmless.
     ForgetWritten,
     /// Has the API write all objects of some kinds again, so that they are encrypted as the API servers now write, and

@@ -1,4 +1,4 @@
-//! Judges any plan against the invariants, without knowing how it was made. Pure.
+//! Checks any plan against the invariants, without knowing how it was made. Pure.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     model::{CLAIM, ChartRecord, ClusterId, Component, FILES_IMAGE, NodeName, ObjectRef, label},
 };
 
-/// A rule that a plan would break. A plan with one is never run: it is a bug of ours.
+/// A rule that a plan would break. A plan with one is never run: it is a bug in rke-operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// Invariant 1: unreachable is never removed, and nothing is done there.
@@ -41,9 +41,9 @@ pub enum Violation {
         /// On what.
         target: Target,
     },
-    /// Invariant 1: nobody is given up who may be alive.
+    /// Invariant 1: no node is given up that may be alive.
     #[error(
-        "the plan takes node `{0}`, which does not answer, away without looking whether it lives"
+        "the plan removes node `{0}`, which does not answer, without checking whether it is alive"
     )]
     MayBeAlive(NodeName),
     /// Invariant 1: with the API down, nothing is pruned.
@@ -60,7 +60,7 @@ pub enum Violation {
         "the plan removes the API server from node `{0}`, which stays, and has no guard that another serves"
     )]
     RemovesApi(NodeName),
-    /// A plan brings up or gives back, never both.
+    /// A plan sets nodes up or cleans them, never both.
     #[error("the plan both sets up and removes node `{0}`")]
     Mixed(NodeName),
     /// Invariant 3: what was there before stays.
@@ -195,7 +195,7 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
     })
 }
 
-/// Invariant 1: what does not answer is taken away only while nobody hears from it.
+/// Invariant 1: a node that does not answer is removed only while neither the API nor etcd hears from it.
 fn life(step: &Step, have: &Actual) -> Option<Violation> {
     let node = step.node()?;
     if have.up(node).is_some() {
@@ -312,7 +312,7 @@ fn deletion(last: bool, plan: &Plan, have: &Actual, id: &ClusterId) -> Option<Vi
     None
 }
 
-/// What a stage takes away for a moment, and whether the others serve meanwhile.
+/// What a stage stops for a moment, and whether the others serve meanwhile.
 fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
     let mut violations = Vec::new();
     if restarts_together(stage, have) {
@@ -366,7 +366,7 @@ fn runs(component: Component, step: &Step, have: &Actual) -> bool {
     fact.is_none_or(|fact| fact.state == ContainerState::Running)
 }
 
-/// What runs on every node may be replaced on several at once, where each kubelet counts those that
+/// A component of every node may be replaced on several nodes at once, where each kubelet counts those that
 /// are down.
 fn may_roll_together(component: Component, stage: &Stage) -> bool {
     match component {

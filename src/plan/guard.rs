@@ -1,6 +1,6 @@
-//! What must still hold just before a step, judged on facts that were read a moment ago. Pure.
+//! What must still hold just before a step, checked against facts that were read a moment ago. Pure.
 //!
-//! What was not read counts against the guard: a look that failed is no proof.
+//! What was not read counts against the guard: a read that failed is no proof.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
     model::{CLAIM, ClusterId, ImageVersion, NodeName, ObjectRef, label},
 };
 
-/// What has to be read to judge a guard.
+/// What has to be read to check a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look<'a> {
     /// One container of one node.
@@ -34,7 +34,7 @@ pub enum Look<'a> {
 }
 
 impl Guard {
-    /// What has to be read to judge it.
+    /// What has to be read to check it.
     pub fn look(&self) -> Look<'_> {
         match self {
             Self::ClaimIs { node, .. } => Look::Container(node, CLAIM),
@@ -69,7 +69,7 @@ impl Guard {
     }
 }
 
-/// What was read just now; what nobody asked for is empty.
+/// What was read just now; what was not asked for is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// The container that the guard names, if it is there.
@@ -97,10 +97,10 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
         nodes: live.nodes.as_deref(),
         object: live.object.as_ref(),
     };
-    judged(guard, &facts)
+    check(guard, &facts)
 }
 
-/// What a guard is judged by.
+/// What a guard is checked against.
 struct Facts<'a> {
     container: Option<&'a ContainerFact>,
     etcd: &'a EtcdView,
@@ -110,13 +110,13 @@ struct Facts<'a> {
     object: Option<&'a Value>,
 }
 
-fn judged(guard: &Guard, live: &Facts<'_>) -> Result<(), String> {
+fn check(guard: &Guard, live: &Facts<'_>) -> Result<(), String> {
     match guard {
         Guard::ClaimIs { id, node } => claim_is(id, node, live),
         Guard::ContainerIs { node, name, id } => match live.container {
             Some(found) if found.id == *id => Ok(()),
             Some(_) => Err(format!(
-                "container `{name}` on node `{node}` was made anew since the survey"
+                "container `{name}` on node `{node}` was re-created since the survey"
             )),
             None => Err(format!(
                 "container `{name}` on node `{node}` is gone since the survey"
@@ -155,7 +155,7 @@ fn judged(guard: &Guard, live: &Facts<'_>) -> Result<(), String> {
                 Ok(())
             } else {
                 Err(format!(
-                    "etcd hears from member {member}, or it cannot be told whether it does"
+                    "etcd hears from member {member}, or it is unknown whether it does"
                 ))
             }
         }
@@ -193,7 +193,7 @@ pub(super) fn held(guard: &Guard, have: &Actual) -> Result<(), String> {
         nodes: have.cluster.as_ref().map(|api| &api.nodes),
         object: None,
     };
-    judged(guard, &facts)
+    check(guard, &facts)
 }
 
 fn api_servers_at_least(
@@ -242,7 +242,7 @@ fn object_is(object: &ObjectRef, uid: &str, live: &Facts<'_>) -> Result<(), Stri
     };
     let metadata = &found["metadata"];
     if metadata["uid"].as_str() != Some(uid) {
-        return Err(format!("{object} was made anew since the survey"));
+        return Err(format!("{object} was re-created since the survey"));
     }
     if metadata["labels"][label::ADDON].is_null() {
         return Err(format!("{object} does not belong to an add-on any more"));
@@ -288,7 +288,7 @@ fn node_is_down(node: &NodeName, uid: Option<&str>, live: &Facts<'_>) -> Result<
             "node `{node}` is Ready in the API: its kubelet runs"
         )),
         Some(there) if Some(there.uid.as_str()) != uid => Err(format!(
-            "node `{node}` has registered itself anew since the survey"
+            "node `{node}` has registered again since the survey"
         )),
         Some(_) | None => Ok(()),
     }
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    fn judged(guard: &Guard, etcd: EtcdView) -> Result<(), String> {
+    fn holds_for(guard: &Guard, etcd: EtcdView) -> Result<(), String> {
         let live = Live {
             etcd,
             ..Live::default()
@@ -350,33 +350,33 @@ mod tests {
         etcd
     }
 
-    /// Quorum is the other voters', whoever of them is healthy at this moment.
+    /// The other voters must have quorum, counting those that are healthy at this moment.
     #[test]
     fn no_member_is_stopped_without_whom_etcd_loses_its_quorum() {
         let guard = Guard::QuorumWithout(MemberId(2));
-        assert_eq!(judged(&guard, etcd()), Ok(()));
+        assert_eq!(holds_for(&guard, etcd()), Ok(()));
         let third_is_silent = |etcd: &mut EtcdView| {
             etcd.members.get_mut(&MemberId(3)).unwrap().status = None;
         };
-        let told = judged(&guard, with(third_is_silent)).unwrap_err();
+        let told = holds_for(&guard, with(third_is_silent)).unwrap_err();
         assert_eq!(told, "etcd would lose its quorum without member 2");
-        // Whoever is silent already may be stopped.
+        // A member that is already silent may be stopped.
         let guard = Guard::QuorumWithout(MemberId(3));
-        assert_eq!(judged(&guard, with(third_is_silent)), Ok(()));
+        assert_eq!(holds_for(&guard, with(third_is_silent)), Ok(()));
         let alone = |etcd: &mut EtcdView| etcd.members.retain(|id, _| *id == LEADER);
         let guard = Guard::QuorumWithout(LEADER);
-        assert!(judged(&guard, with(alone)).is_err());
+        assert!(holds_for(&guard, with(alone)).is_err());
     }
 
     #[test]
     fn nothing_is_done_to_etcd_while_a_member_does_not_follow_or_raises_an_alarm() {
         let guard = Guard::EtcdStable;
-        assert_eq!(judged(&guard, etcd()), Ok(()));
+        assert_eq!(holds_for(&guard, etcd()), Ok(()));
         let strays = with(|etcd| {
             let status = &mut etcd.members.get_mut(&MemberId(3)).unwrap().status;
             status.as_mut().unwrap().1.leader = None;
         });
-        let told = judged(&guard, strays).unwrap_err();
+        let told = holds_for(&guard, strays).unwrap_err();
         assert_eq!(told, "etcd's member 3 does not follow the leader");
         let full = with(|etcd| {
             let alarm = Alarm {
@@ -385,20 +385,20 @@ mod tests {
             };
             etcd.alarms.insert(alarm);
         });
-        let told = judged(&guard, full).unwrap_err();
+        let told = holds_for(&guard, full).unwrap_err();
         assert!(told.contains("`n2`") && told.contains("NOSPACE"), "{told}");
     }
 
     #[test]
-    fn what_cannot_be_told_about_etcd_is_no_proof() {
+    fn what_is_unknown_about_etcd_is_no_proof() {
         let external = Quorum::External(Box::new(ExternalView::NotAsked));
         for quorum in [Quorum::Lost, Quorum::Disagree, Quorum::Unknown, external] {
             for guard in [Guard::QuorumWithout(MemberId(2)), Guard::EtcdStable] {
-                let told = judged(&guard, with(|etcd| etcd.quorum = quorum.clone()));
+                let told = holds_for(&guard, with(|etcd| etcd.quorum = quorum.clone()));
                 assert!(told.is_err(), "{quorum:?} {guard:?}");
             }
         }
-        assert!(judged(&Guard::EtcdStable, EtcdView::default()).is_err());
+        assert!(holds_for(&Guard::EtcdStable, EtcdView::default()).is_err());
     }
 
     #[test]
@@ -427,31 +427,37 @@ mod tests {
         assert_eq!(holds(&guard(2), &nodes([true, false, true])), Ok(()));
         // One that is down already is counted once.
         assert_eq!(holds(&guard(1), &nodes([false, true, true])), Ok(()));
-        assert!(holds(&guard(3), &Live::default()).is_err(), "nobody said");
+        assert!(
+            holds(&guard(3), &Live::default()).is_err(),
+            "the nodes were not read"
+        );
     }
 
-    /// One that does not answer us may serve all the same: its peers tell.
+    /// A member that does not answer us may serve all the same: its peers know.
     #[test]
     fn a_member_is_silent_only_when_its_peers_do_not_hear_it() {
         let guard = Guard::MemberIsSilent(MemberId(3));
-        assert!(judged(&guard, etcd()).is_err(), "it answers");
+        assert!(holds_for(&guard, etcd()).is_err(), "it answers");
         let silent = |heard: Option<&[u64]>| {
             with(|etcd| {
                 etcd.members.get_mut(&MemberId(3)).unwrap().status = None;
                 etcd.heard = heard.map(|ids| ids.iter().copied().map(MemberId).collect());
             })
         };
-        assert_eq!(judged(&guard, silent(Some(&[2]))), Ok(()));
-        let told = judged(&guard, silent(Some(&[2, 3]))).unwrap_err();
+        assert_eq!(holds_for(&guard, silent(Some(&[2]))), Ok(()));
+        let told = holds_for(&guard, silent(Some(&[2, 3]))).unwrap_err();
         assert!(told.starts_with("etcd hears from member 3"), "{told}");
-        assert!(judged(&guard, silent(None)).is_err(), "nobody told");
+        assert!(
+            holds_for(&guard, silent(None)).is_err(),
+            "its peers were not asked"
+        );
         let gone = with(|etcd| etcd.members.retain(|id, _| id.0 != 3));
-        assert_eq!(judged(&guard, gone), Ok(()), "it is no member any more");
+        assert_eq!(holds_for(&guard, gone), Ok(()), "it is no member any more");
         let lost = |mut etcd: EtcdView| {
             etcd.quorum = Quorum::Lost;
             etcd
         };
-        assert!(judged(&guard, lost(silent(Some(&[2])))).is_err());
+        assert!(holds_for(&guard, lost(silent(Some(&[2])))).is_err());
     }
 
     /// What reports to the API is alive; so is what has registered itself since.
@@ -483,12 +489,12 @@ mod tests {
         assert_eq!(holds(&guard(Some("u")), &gone), Ok(()));
         assert!(
             holds(&guard(None), &Live::default()).is_err(),
-            "nobody said"
+            "the nodes were not read"
         );
     }
 
     #[test]
-    fn an_api_server_is_stopped_only_beside_another_that_serves() {
+    fn an_api_server_is_stopped_only_while_another_serves() {
         let guard = Guard::ApiServesWithout("n1".into());
         let live = |apis: &[(&str, ApiHealth)]| Live {
             apis: apis

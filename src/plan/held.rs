@@ -81,9 +81,9 @@ pub enum Held {
     Back,
     /// etcd and control planes change only while all of their nodes answer, and this one does not.
     SilentNode(NodeName),
-    /// What etcd has to be cured of first.
+    /// A problem of etcd that has to be solved first.
     EtcdProblem(String),
-    /// It cannot be told whether etcd serves, or it does not.
+    /// etcd does not serve, or it is unknown whether it does.
     EtcdDoesNotServe(NoQuorum),
     /// What must hold while it is away does not hold: what was found.
     Guard(String),

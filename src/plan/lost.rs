@@ -1,5 +1,5 @@
-//! What proves that a node is gone. Pure. Whoever does not answer us may be cut off from us alone:
-//! then its kubelet still reports to the API, and its member of etcd is heard by the others.
+//! What proves that a node is gone. Pure. A node that does not answer us may be cut off from us alone:
+//! then its kubelet still reports to the API, and the other members of etcd hear its member.
 
 use super::Guard;
 use crate::{
@@ -16,7 +16,7 @@ pub(super) fn node<'a>(name: &NodeName, have: &'a Actual) -> Option<&'a NodeFact
     }
 }
 
-/// Its member of etcd, if it still has one. One that was added and never started is told by its address.
+/// Its member of etcd, if it still has one. One that was added and never started is recognised by its address.
 pub(super) fn member(name: &NodeName, have: &Actual) -> Option<MemberId> {
     let named = have.etcd.of_node(name).next();
     let named = named.or_else(|| have.unnamed_member(name));

@@ -1,10 +1,10 @@
-//! The difference between what must be and what is, as data. Pure.
+//! The difference between the desired and the actual state, as data. Pure.
 //!
-//! `diff` says what differs, host by host, and why; `hold` says what of it is left as it is for now, and
-//! why; `schedule` puts the rest in order; none knows the others' business. [`up`] and [`remove`] make plans, [`check`] judges any plan against the invariants,
-//! [`render`] prints one. A plan can be printed, compared, serialised and simulated: nothing in
-//! it is a closure, and nothing in it is secret. May use pure functions only; must not read a
-//! clock, a file or the network.
+//! `diff` says what differs, host by host, and why; `hold` says which differences are left for now, and
+//! why; `schedule` puts the rest in order; none knows how the others work. [`up`] and [`remove`] make plans,
+//! [`check`] validates any plan against the invariants, [`render`] prints one. A plan can be printed, compared,
+//! serialised and simulated: nothing in it is a closure, and nothing in it is secret. May use pure functions only;
+//! must not read a clock, a file or the network.
 //!
 //! ```
 //! use rke_operator::{facts::Actual, plan};
@@ -124,14 +124,14 @@ pub fn load(
     Ok(schedule::load(needed, bundle, have, pods))
 }
 
-/// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
-/// in the way, and then nothing is done at all. What goes back does so first, whatever else is wrong.
+/// The plan that turns `have` into `want`; empty if nothing differs. The error names everything that prevents the
+/// run, and then nothing is done at all. A component that must be put back is put back first, whatever else is wrong.
 pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
     if let Some(plan) = schedule::put_back(want, have) {
         return Ok(plan);
     }
     let mut diff = diff::diff(want, have);
     preflight::errors(&diff)?;
-    hold::judge(&mut diff);
+    hold::hold_back(&mut diff);
     Ok(schedule::up(&diff))
 }

@@ -15,9 +15,9 @@ pub(super) enum Unclaimed {
     New,
     /// Its containers, or the claim's own file, are this cluster's: claimed again.
     Ours,
-    /// The very machine that a run saw, without a container of ours, with folders that only a cluster fills
-    /// and nothing of another Kubernetes: its Docker lost them all (`docker system prune -a`, another
-    /// data root). Claimed again, and then looked at.
+    /// The same machine that a run saw, with none of rke-operator's containers, with folders that only a cluster fills
+    /// and nothing of another Kubernetes: its Docker lost all containers (`docker system prune -a`, another
+    /// data root). Claimed again, and then surveyed.
     Emptied,
 }
 

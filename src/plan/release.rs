@@ -1,5 +1,5 @@
-//! Which release a component runs, and which it is to have. Pure. What runs tells it itself; an image's tag is asked
-//! where nothing runs or nobody told: images may be named by digest or have tags of somebody's own.
+//! Which release a component runs, and which it is to have. Pure. A running component reports its release; an image's
+//! tag is used where none runs or reports one: images may be named by digest or have tags of a user's choice.
 
 use crate::{
     desired::Desired,
@@ -8,13 +8,13 @@ use crate::{
     plan::lost,
 };
 
-/// What runs on a node, as it says itself, else as its image's tag does.
+/// The release that runs on a node: the one that it reports, else the one in its image's tag.
 pub(super) fn runs(component: Component, node: &NodeName, have: &Actual) -> Option<ImageVersion> {
     let fact = have.up(node)?.container(component)?;
     observed(component, node, have).or_else(|| image_version(&fact.image))
 }
 
-/// As it says itself. Of those that nobody asks, the one of the node that comes with them tells, where their tags do not.
+/// The release that the component reports. `None` for components that are not asked.
 fn observed(component: Component, node: &NodeName, have: &Actual) -> Option<ImageVersion> {
     match component {
         Component::Etcd => {

@@ -9,7 +9,7 @@ use crate::{
 
 use super::lost;
 
-/// The components of a control plane, in the order in which they are taken away.
+/// The components of a control plane, in the order in which they are removed.
 pub(super) const CONTROL_PLANE: [Component; 3] = [
     Component::ApiServer,
     Component::ControllerManager,
@@ -76,7 +76,7 @@ pub(super) fn none_that_stays_serves(want: &Desired, have: &Actual) -> bool {
     !stay.any(|name| have.apis.get(name) == Some(&ApiHealth::Serving))
 }
 
-/// True for a container of ours.
+/// True if the host has this component's container, and it is this cluster's.
 pub(super) fn is_there(component: Component, facts: &HostFacts, want: &Desired) -> bool {
     let fact = facts.container(component);
     fact.is_some_and(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0))

@@ -33,9 +33,9 @@ impl Plan {
         steps.any(|(_, action)| matches!(action, HostAction::PutBack { .. }))
     }
 
-    /// The part that is applied while nobody asked for a change: all but what is wanted
-    /// otherwise than it was applied. The state and the kubeconfig are kept all the same: that
-    /// disturbs nothing, and what else is done relies on them.
+    /// The part that is applied while no change was requested: everything except differences between
+    /// what is wanted and what was applied. The state and the kubeconfig are written all the same: that
+    /// disturbs nothing, and the other steps rely on them.
     #[must_use]
     pub fn unasked(&self) -> Self {
         self.part(|steps| steps.retain(|step| !step.is_asked()))
@@ -81,7 +81,7 @@ impl Plan {
             .any(|step| step.action == Action::Local(LocalAction::DeleteState))
     }
 
-    /// The steps that disturb what runs, and what they disturb: these want consent.
+    /// The steps that disturb running workloads or components, and what they disturb: these need consent.
     pub fn disruptions(&self) -> impl Iterator<Item = (&Step, &str)> {
         self.steps()
             .filter_map(|step| step.disturbs.as_deref().map(|what| (step, what)))
@@ -188,8 +188,8 @@ impl Stage {
         [first, second]
     }
 
-    /// The same with steps side by side that need nothing of each other: each is a queue of its own. Those
-    /// of a node that are `in_order` stay one queue.
+    /// The same with independent steps in parallel: each has its own queue. Those of a node that are
+    /// `in_order` stay one queue.
     pub(super) fn side_by_side(mut self, in_order: impl Fn(&Step) -> bool) -> Self {
         let mut queues = Vec::new();
         let mut deepest = 1;

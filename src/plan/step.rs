@@ -110,7 +110,7 @@ impl Step {
         Self::new(cause, why, Action::Local(action))
     }
 
-    /// True for a change of what is there, which wants somebody who asks for it.
+    /// True for a change of what exists, which has to be requested.
     pub fn is_asked(&self) -> bool {
         match &self.action {
             Action::Host(..) | Action::Cluster(_) => self.cause == Cause::Change,
@@ -143,7 +143,7 @@ impl Step {
         })
     }
 
-    /// True for what other nodes decide: where one of them was left out meanwhile, it is judged again.
+    /// True for a step that depends on other nodes: if one of them was left out meanwhile, it is planned again.
     pub(super) fn relies_on_others(&self) -> bool {
         let leaves = matches!(
             self.action,
@@ -169,7 +169,7 @@ impl Step {
     }
 }
 
-/// What must hold just before a step, judged on facts that are read at that moment. A guard that
+/// What must hold just before a step, checked against facts that are read at that moment. A guard that
 /// fails means "plan again".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Guard {

@@ -257,7 +257,7 @@ const MEANWHILE: [Meanwhile; 5] = [
     ("is no longer claimed by cluster", |site| {
         site.fake.docker().containers.remove(CLAIM);
     }),
-    ("was made anew since the survey", |site| {
+    ("was re-created since the survey", |site| {
         let mut docker = site.fake.docker();
         let id = docker.new_id();
         docker.containers.get_mut("etcd").unwrap().id = id;

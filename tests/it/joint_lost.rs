@@ -654,7 +654,7 @@ fn stays_as_a_voter(plan: &Plan) {
 
 /// A member leaves when the one that takes its place votes, and not before.
 #[test]
-fn nobody_leaves_for_one_that_cannot_join() {
+fn no_member_leaves_for_one_that_cannot_join() {
     block_on(async {
         let runner = runner(4);
         let whole = of(&[3, 3, 1]);

@@ -104,7 +104,7 @@ fn members_join_one_after_the_other_and_then_the_api_servers_learn_of_them() {
 
 /// Rules 5 and 19: nobody relies on it any more when it goes, and its pods went first.
 #[test]
-fn a_node_that_left_the_config_is_emptied_taken_out_and_given_back() {
+fn a_node_that_left_the_config_is_drained_removed_and_cleaned() {
     block_on(async {
         let runner = runner(5);
         let bare = runner.remote.world(|world| world.clone());

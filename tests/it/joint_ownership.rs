@@ -332,7 +332,7 @@ fn a_learner_that_never_started_leaves_with_its_node() {
 
 /// Rule 40: one that no node of the config has makes way before a member joins.
 #[test]
-fn a_learner_that_nobody_owns_makes_way_for_one_that_joins() {
+fn a_learner_that_no_node_owns_makes_way_for_one_that_joins() {
     block_on(async {
         let runner = runner(4);
         let grown = of(&[3]);
@@ -423,7 +423,7 @@ fn a_kubelet_changes_after_its_containerd_that_waits() {
 
 /// A run was killed in the middle of a join: that member comes to its vote before another one is added.
 #[test]
-fn whoever_was_added_before_joins_first() {
+fn a_member_that_was_added_before_joins_first() {
     block_on(async {
         let runner = runner(3);
         let grown = of(&[3, 3]);

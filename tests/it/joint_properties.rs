@@ -222,7 +222,7 @@ type RemovalCase = (Wish, Vec<u8>, Option<Cut>, Cut, Vec<OnNode>, u8);
 /// of ours. What does not answer keeps what it has and keeps the state, until it answers again
 /// (invariant 1).
 #[test]
-fn invariant_15_remove_gives_back_what_was_there_wherever_it_is_cut() {
+fn invariant_15_remove_restores_what_was_there_wherever_it_is_cut() {
     let cuts = Cuts::default();
     let strategy = (
         masks().prop_flat_map(wish),

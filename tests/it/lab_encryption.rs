@@ -211,7 +211,7 @@ fn held(site: &Site) -> String {
 /// The state file of before encryption was switched on, against the copies that came later: refused for whatever the
 /// config says, and nothing is written. Then the newest copy is taken over by name.
 #[test]
-fn an_older_state_is_refused_beside_newer_copies() {
+fn an_older_state_is_refused_when_newer_copies_exist() {
     let site = Site::new("older-state", Profile::Plain);
     site.run(&["up", "--yes"]).well();
     let file = site.path("cluster.rke-operator.json");

@@ -406,7 +406,7 @@ async fn a_missing_right_is_named() {
 
 /// A run that leaves nodes as they are is no end of the spec: it says which, and is tried again.
 #[tokio::test(start_paused = true)]
-async fn a_degraded_run_is_told_and_tried_again() {
+async fn a_degraded_run_is_reported_and_tried_again() {
     let rig = Rig::start(&["n1", "n2"]);
     let fail = |why: &'static str| {
         rig.nodes.script(move |_, _, step| match &step.action {

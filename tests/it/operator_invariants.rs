@@ -36,7 +36,7 @@ const OURS: &str = "clusterprovisioner.rke.io/cleanup";
 /// Lost keys are read back only when the object asks for it, and a run is told which ids
 /// other objects and kept states hold.
 #[tokio::test(start_paused = true)]
-async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_told() {
+async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_shown() {
     let rig = Rig::start(&["n1", "n2"]);
     rig.create(&cluster("a", "n1")).await;
     let first = rig.ready("a").await;
@@ -618,7 +618,7 @@ async fn invariant_11_a_deletion_ends_whatever_is_broken() {
 
 /// A lost SSH key alone: the saved inventory is known and cannot be entered.
 #[tokio::test(start_paused = true)]
-async fn invariant_11_a_lost_key_is_told_and_the_deadline_ends_it() {
+async fn invariant_11_a_lost_key_is_reported_and_the_deadline_ends_it() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;

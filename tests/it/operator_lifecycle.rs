@@ -656,7 +656,7 @@ async fn the_kubeconfig_has_a_secret_and_says_when() {
 /// Everything that the operator says holds no line of any key: of the one to log in with, of the
 /// cluster's and of its nodes', which the state, the kubeconfig and the nodes have.
 #[tokio::test(start_paused = true)]
-async fn nothing_secret_is_said() {
+async fn nothing_secret_is_reported() {
     let rig = Rig::start(&["n1"]);
     let mut bad = cluster("bad", "n1");
     bad["spec"]["config"]["nodes"][0]["ssh_key"] = json!(*PLANTED_KEY);

@@ -259,7 +259,7 @@ async fn a_management_cluster_that_is_too_old_is_an_error_at_the_start() {
 /// No object can have a Secret of the operator's own namespace shown where others read: not even by a
 /// state that says that the cluster logs in with one of that name (O22).
 #[tokio::test(start_paused = true)]
-async fn nothing_is_copied_for_whoever_asks() {
+async fn nothing_is_copied_for_any_client() {
     let rig = Rig::start(&["n1"]);
     let mut pulls = key_secret();
     pulls["metadata"]["namespace"] = json!(NAMESPACE);

@@ -104,7 +104,7 @@ fn invariant_01_nothing_is_done_on_a_host_that_is_down() {
 }
 
 #[test]
-fn invariant_01_a_host_that_nobody_looked_at_is_not_touched() {
+fn invariant_01_a_host_that_was_not_surveyed_is_not_touched() {
     let (mut world, shell) = settled();
     world.truth.hosts.clear();
     let bad = plan_of([on_host(remove_container("kubelet"))]);
@@ -147,7 +147,7 @@ fn invariant_01_nothing_is_pruned_while_the_api_is_down() {
 
 /// Whoever does not answer is taken away only by steps that look whether it lives.
 #[test]
-fn invariant_01_nobody_is_given_up_who_may_be_alive() {
+fn invariant_01_no_node_is_given_up_that_may_be_alive() {
     let (mut world, shell) = settled();
     world.down.insert(one(), down());
     let have = world.observe(&shell);
@@ -301,7 +301,7 @@ fn invariant_04_a_guard_that_fails_stops_the_step() {
 
 /// A claim says whose the node is, and nothing of etcd; a Node object is told by its uid.
 #[test]
-fn invariant_04_what_leaves_has_a_guard_of_its_own() {
+fn invariant_04_what_leaves_has_its_own_guard() {
     let (world, shell) = settled();
     let have = world.observe(&shell);
     let member = MemberId(7);
@@ -623,7 +623,7 @@ fn why_of(plan: &Plan, title: &str) -> String {
 }
 
 #[test]
-fn invariant_07_drift_and_change_are_told_apart() {
+fn invariant_07_drift_and_change_are_distinguished() {
     let (mut world, shell) = settled();
     let by_hand = |world: &mut crate::sim::World| {
         let scheduler = host(world).containers.get_mut("kube-scheduler").unwrap();
@@ -687,7 +687,7 @@ fn invariant_07_a_file_that_a_component_reads_is_a_part_of_it() {
 /// What nobody asked for waits, what was taken away comes back, and what ends soon is renewed
 /// with what its component reads, whatever else would change.
 #[test]
-fn invariant_16_what_ends_soon_waits_for_nobody() {
+fn invariant_16_what_expires_soon_does_not_wait() {
     let (mut world, mut shell) = settled();
     let update = Knobs {
         certificate: 1,

@@ -176,7 +176,7 @@ fn nodes_with(plan: &Plan, wanted: impl Fn(&HostAction) -> bool) -> Vec<&str> {
 
 /// Of three members the others serve meanwhile; the API server beside it loses its own.
 #[test]
-fn the_api_server_beside_a_member_that_restarts_is_awaited_and_no_other() {
+fn the_api_server_next_to_a_member_that_restarts_is_awaited_and_no_other() {
     let want = wish(&[3, 3], &Knobs::default());
     let (mut world, mut shell) = (fresh(3), Shell::default());
     converge_up(&mut world, &want, &mut shell);
@@ -445,7 +445,7 @@ fn a_member_that_does_not_follow_is_replaced_and_the_others_wait_for_it() {
 /// etcd takes no member while one of its own does not follow: not in a plan, and not when that happens
 /// just before the step.
 #[test]
-fn nobody_joins_an_etcd_of_which_a_member_does_not_follow() {
+fn no_member_joins_an_etcd_of_which_a_member_does_not_follow() {
     let (small, mut large) = (
         wish(&[3, 3], &Knobs::default()),
         wish(&[3, 3, 1], &Knobs::default()),

@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[test]
-fn a_node_is_given_back() {
+fn a_node_is_cleaned() {
     let (world, shell) = settled();
     let plan = plan_remove(&world.observe(&shell)).unwrap();
     insta::assert_snapshot!("remove", plan::render(&plan));

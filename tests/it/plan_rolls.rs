@@ -621,7 +621,7 @@ fn containerd_is_configured_on_one_member_after_the_other() {
 
 /// Kubelets of several nodes at once only where each counts those that are down.
 #[test]
-fn a_plan_that_counts_nobody_is_a_bug() {
+fn a_plan_that_counts_no_node_is_a_bug() {
     let (world, shell) = settled(4);
     let upgrade = UpgradeStrategy {
         workers: MaxUnavailable::Nodes(2),
@@ -731,7 +731,7 @@ fn replaces_etcd(step: &Step) -> bool {
 
 /// Where nobody can tell whether the others serve, a restart may be the end of the quorum.
 #[test]
-fn nothing_of_etcd_changes_while_it_cannot_be_told_whether_it_serves() {
+fn nothing_of_etcd_changes_while_it_is_unknown_whether_it_serves() {
     let (world, shell) = settled(0);
     let want = wish(0, &louder(), UpgradeStrategy::default());
     for quorum in [Quorum::Disagree, Quorum::Lost, Quorum::Unknown] {

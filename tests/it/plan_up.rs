@@ -371,7 +371,7 @@ fn somebodys_nginx_proxy_is_not_rke() {
 }
 
 #[test]
-fn a_foreign_container_with_a_name_of_ours_is_refused() {
+fn a_foreign_container_with_one_of_our_names_is_refused() {
     let error = refused(|facts| {
         let etcd = foreign(
             "quay.io/coreos/etcd:v3.5",

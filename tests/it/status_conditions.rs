@@ -608,7 +608,7 @@ fn each_fact_has_its_reason() {
 
 /// Days that are left, and what is done about it.
 #[test]
-fn what_ends_is_told_in_days() {
+fn what_expires_is_shown_in_days() {
     let made = five_made();
     for (days, reason) in [
         (0, Reason::Valid),

@@ -208,7 +208,7 @@ async fn up_follows_a_containerd_that_was_upgraded() {
 
 /// What is broken is healed all the same, and nothing else with it.
 #[tokio::test]
-async fn a_run_that_only_heals_heals_beside_changed_facts() {
+async fn a_run_that_only_heals_heals_despite_changed_facts() {
     let intent = Wish::plain().intent();
     let cluster = settled(&intent).await;
     let broken = [

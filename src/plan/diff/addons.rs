@@ -12,7 +12,7 @@ use crate::{
 /// Add-ons without which no node becomes Ready.
 pub(in crate::plan) const NETWORK: [&str; 3] = ["flannel", "canal", "calico"];
 
-/// The one of ours that brings the network, add-on or chart.
+/// The add-on or chart of rke-operator that provides the network.
 pub(in crate::plan) fn network(want: &Desired) -> Option<&str> {
     let addons = want.addons.iter().map(|addon| addon.name.as_str());
     let charts = want.charts.iter().map(|want| want.chart.name.as_str());

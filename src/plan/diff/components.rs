@@ -38,8 +38,9 @@ impl Need {
     }
 }
 
-/// What has to be done about one wanted container of a host that is ours or free. One that reads a certificate that is renewed is replaced for that, whatever
-/// else changes with it: a certificate that ends does not wait until somebody asks for a change.
+/// What has to be done about one wanted container of a host that is ours or free. One that reads a certificate that is
+/// renewed is replaced for that reason, whatever else changes with it: an expiring certificate does not wait until a
+/// user asks for a change.
 pub(super) fn need(
     component: Component,
     host: &DesiredHost,
@@ -78,8 +79,8 @@ pub(super) fn need(
     }
 }
 
-/// True where all that differs is certificates for the same, and their keys: whoever wrote the files, the process goes
-/// on with the former ones until it is replaced.
+/// True where only certificates for the same names, and their keys, differ: whatever wrote the files, the process
+/// keeps using the former ones until it is replaced.
 fn is_renewal(
     component: Component,
     changes: &[FieldChange],
@@ -95,7 +96,7 @@ fn is_renewal(
         let is = spec?.certificates.get(path)?;
         Some(was.is_renewed_by(is))
     };
-    // A release before wrote no record: where the file is what is wanted, somebody renewed it.
+    // An earlier release wrote no record: if the file is the wanted one, it was renewed.
     let is_written = |path: &str| {
         let files = facts.files.as_ref();
         let there = files.and_then(|files| files.get(path));

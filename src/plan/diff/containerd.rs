@@ -1,4 +1,4 @@
-//! The node's containerd: our file beside the package's own, and the drop-in that points to
+//! The node's containerd: our configuration file next to the package's, and the drop-in that points to
 //! it. Pure.
 
 use std::collections::BTreeSet;

@@ -18,8 +18,8 @@ pub(in crate::plan) struct FilesDiff {
     pub(in crate::plan) cause: Cause,
 }
 
-/// One archive a node with everything that differs; what was asked for and what heals by itself
-/// are an archive each, since the operator leaves out what nobody asked for.
+/// One archive a node with everything that differs. Requested changes and automatic repairs
+/// are in separate archives, since the operator leaves out changes that were not requested.
 pub(super) fn differences(
     host: &DesiredHost,
     facts: &HostFacts,
@@ -54,7 +54,7 @@ impl WhyNow<'_> {
         if renewed(path) {
             return Cause::Expiry;
         }
-        // nginx-proxy has read what is wanted, and somebody wrote something else since.
+        // nginx-proxy has read the wanted file, and it was overwritten since.
         if path == path::PROXY_CONFIG && proxy_has_read(self.host, self.facts) {
             return Cause::Drift;
         }
@@ -69,7 +69,7 @@ impl WhyNow<'_> {
                 if recorded(*component).as_ref() == Some(&file.digest) {
                     return Some(Cause::Drift);
                 }
-                // Whoever is replaced now reads it as its definition says.
+                // A component that is replaced now reads it as its definition says.
                 match self.components.get(component)?.cause()? {
                     Cause::Change => None,
                     cause @ (Cause::New
@@ -142,7 +142,7 @@ fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<FilesDiff> {
     })
 }
 
-/// nginx-proxy must be told to read its servers again; why.
+/// Why nginx-proxy must reload its servers, if it must.
 pub(super) fn reload(
     host: &DesiredHost,
     facts: &HostFacts,
@@ -156,7 +156,7 @@ pub(super) fn reload(
         _ if !proxy_stays(components) => return None,
         Some(files) => files.cause,
         None if proxy_has_read(host, facts) => return None,
-        // Whoever wrote it did not come to this.
+        // The run that wrote it was interrupted before the reload.
         None => Cause::Drift,
     };
     let read = FileRef {
@@ -166,7 +166,7 @@ pub(super) fn reload(
     Some((cause, read))
 }
 
-/// It runs and is not replaced: it reads nothing anew by itself.
+/// It runs and is not replaced: it does not reload its configuration automatically.
 fn proxy_stays(components: &BTreeMap<Component, Need>) -> bool {
     components.get(&Component::NginxProxy) == Some(&Need::Nothing)
 }

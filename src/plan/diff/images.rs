@@ -28,7 +28,7 @@ pub(super) fn missing<'a>(
         .collect()
 }
 
-/// That of a component that runs it, of several one that nobody has to ask for; an image that only
+/// The cause of a component that runs it; of several, one that needs no request. An image that only
 /// went missing is pulled again.
 fn cause(
     image: &str,

@@ -71,7 +71,7 @@ pub(super) struct HostDiff<'a> {
     pub(super) kernel: Vec<FieldChange>,
     /// An archive for each part that is written for itself.
     pub(super) files: Vec<FilesDiff>,
-    /// nginx-proxy must be told to read its servers again.
+    /// Why nginx-proxy must reload its servers, and the file that records the reload.
     pub(super) reload: Option<(Cause, FileRef)>,
     /// `Ok(None)`: as it must be. The error says why its file cannot be worked out.
     pub(super) containerd: Result<Option<ContainerdDiff>, Box<PreflightError>>,
@@ -111,8 +111,8 @@ impl HostDiff<'_> {
         replacement.map_or(&[], |replacement| &replacement.guards)
     }
 
-    /// Takes down what was worked out of one that is to be replaced.
-    pub(super) fn judged(&mut self, component: Component, replacement: Replacement) {
+    /// Records what was decided about a component that is to be replaced.
+    pub(super) fn set_replacement(&mut self, component: Component, replacement: Replacement) {
         self.replacements.insert(component, replacement);
     }
 
@@ -122,8 +122,8 @@ impl HostDiff<'_> {
     }
 }
 
-/// A kubelet registers its Node when it starts, and never again: where somebody has deleted the Node of one
-/// that runs, only a new start brings it back. Harmless to one that is about to register.
+/// A kubelet registers its Node when it starts, and never again: if the Node of a running kubelet was deleted,
+/// only a restart brings it back. A restart is harmless to one that is about to register.
 fn unless_it_is_missed(
     name: &NodeName,
     component: Component,

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_a_log_is_told() {
+    fn the_bound_of_a_log_is_shown() {
         let to = ContainerSpec {
             log_limit: Some(LogLimit {
                 max_size: "20m".to_owned(),
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(change.to.as_deref(), Some("3 × 20m"));
     }
 
-    /// A release that did not tell them apart had them among the others, and so has what runs.
+    /// An earlier release did not separate them, so running containers have them among the other flags.
     #[test]
     fn flags_of_the_first_start_are_not_compared() {
         let now = ContainerSpec {

@@ -1,4 +1,4 @@
-//! What must hold when a component is taken away for a moment. Pure.
+//! What must hold while a component is stopped for a moment. Pure.
 
 use super::pool::Fleet;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What must hold when this component of this host is taken away for a moment: nothing, where it
+/// What must hold while this component of this host is stopped for a moment: nothing, where it
 /// does not serve anyway or is the only one.
 pub(in crate::plan) fn guards(
     component: Component,
@@ -80,7 +80,7 @@ fn api_server(name: &NodeName, diff: &Diff<'_>) -> Vec<Guard> {
     }
 }
 
-/// True for a change that gives etcd room: a larger quota, and nothing but flags and variables beside it.
+/// True for a change that gives etcd space: a larger quota, and at most other flags and variables with it.
 pub(super) fn cures(changes: &[FieldChange], host: &HostDiff<'_>) -> bool {
     let fact = host.facts.container(Component::Etcd);
     let has = fact.and_then(|fact| quota(fact.runs.as_ref()?));

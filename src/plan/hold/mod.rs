@@ -1,7 +1,7 @@
 //! What differs and is left as it is for now, worked out once for a plan: between what differs and in
 //! which order it is mended. Pure.
 //!
-//! etcd and the control planes are judged first: kubelets wait for API servers, and never the other way
+//! etcd and the control planes are decided first: kubelets wait for API servers, and never the other way
 //! round.
 
 pub(super) mod containerd;
@@ -33,8 +33,8 @@ const CENTRAL: [Component; 4] = [
     Component::Scheduler,
 ];
 
-/// Writes down what is held back, and why.
-pub(super) fn judge(diff: &mut Diff<'_>) {
+/// Records what is held back, and why.
+pub(super) fn hold_back(diff: &mut Diff<'_>) {
     let central = all(diff, |component| CENTRAL.contains(&component), &Turn::Now);
     keep(diff, central);
     diff.turn = turn::turn(diff);
@@ -71,7 +71,7 @@ fn all(diff: &Diff<'_>, of: impl Fn(Component) -> bool, turn: &Turn) -> Found {
 fn keep(diff: &mut Diff<'_>, found: Found) {
     for (name, component, replacement) in found {
         if let Some(host) = diff.hosts.get_mut(&name) {
-            host.judged(component, replacement);
+            host.set_replacement(component, replacement);
         }
     }
 }
@@ -110,7 +110,7 @@ impl Common {
                 return Some(Held::SilentNode(silent.clone()));
             }
             if component == Component::Etcd
-                && let Some(held) = not_judged(host, diff)
+                && let Some(held) = waits_for_quorum(host, diff)
             {
                 return Some(held);
             }
@@ -140,9 +140,9 @@ pub(super) fn first_broken(guards: &[Guard], diff: &Diff<'_>) -> Option<Held> {
     broken.next().map(Held::Guard)
 }
 
-/// A mere change of a member waits while nobody can tell whether the others serve without it. One that does
-/// not run is missed by nobody; of two members each takes all of etcd along, whatever the other does.
-fn not_judged(host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Held> {
+/// A mere change of a member waits while it is unknown whether the others serve without it. A member that does
+/// not run is no loss; with two members, stopping either stops all of etcd, whatever the other does.
+fn waits_for_quorum(host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Held> {
     let why = NoQuorum::of(&diff.have.etcd.quorum).filter(|why| *why != NoQuorum::External)?;
     let etcd = host.facts.container(Component::Etcd);
     let runs = etcd.is_some_and(|fact| fact.state == ContainerState::Running);
@@ -164,7 +164,7 @@ pub(super) fn untold(diff: &Diff<'_>) -> Option<Held> {
 }
 
 /// Why a member stays that others rely on: the config asks for as many as there are. One that does not
-/// serve is missed by nobody, and others join only without it.
+/// serve is no loss, and others join only without it.
 pub(super) fn missed(node: &NodeName, diff: &Diff<'_>) -> Option<Held> {
     let etcd = &diff.have.etcd;
     let member = etcd.on(node)?;

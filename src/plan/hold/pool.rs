@@ -91,8 +91,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// How many nodes may be down while this one is: `None` where nobody counts them. A change waits while as many of
-    /// its kind are down as may be; what is healed or ends soon does not wait for a node that may never come back.
+    /// How many nodes may be down while this one is: `None` where they are not counted. A change waits while as many
+    /// of its kind are down as may be; a repair or a renewal does not wait for a node that may never come back.
     pub(super) fn most_with(&self, name: &NodeName, is_change: bool) -> Option<usize> {
         let down = self.down.as_ref().filter(|_| self.want.hosts.len() > 1)?;
         let pool = Pool::of(name, self.want);

@@ -93,7 +93,7 @@ pub(in crate::plan) fn is_newer(
     versions(component, name, host, diff).is_some_and(|(runs, wanted)| wanted > runs)
 }
 
-/// What runs there, and what is wanted.
+/// The running release, and the wanted one.
 pub(in crate::plan) fn versions(
     component: Component,
     name: &NodeName,

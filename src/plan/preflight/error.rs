@@ -13,7 +13,7 @@ use crate::{
 pub struct PreflightError {
     /// On which node, if on one.
     pub node: Option<NodeName>,
-    /// What, naming the node and whoever owns what is in the way.
+    /// What, naming the node and the owner of what prevents the run.
     pub message: String,
     /// The cures, most likely first.
     pub hints: Vec<String>,

@@ -27,7 +27,7 @@ pub fn external_etcd(
             let Some(has) = has else {
                 return Some(moves(
                     state,
-                    "has its data in the etcd of its own nodes, and the config names an external one",
+                    "has its data in the etcd on its own nodes, and the config names an external one",
                 ));
             };
             of_this_cluster(etcd, has, state, have)

@@ -63,9 +63,9 @@ pub(in crate::plan) fn doubts(host: &DesiredHost, facts: &HostFacts) -> Vec<Stri
     let peers = host.network.ports.iter().any(|port| port.ports.0 == 2379);
     let outer = outer.filter(|_| member && peers).map(|address| {
         format!(
-            "{address}, the `address` of this member of etcd, is none of its own ({own}): where the other members \
-             see its packets come from one of these, they refuse them. `internal_address` names the one at which \
-             the nodes reach each other"
+            "{address}, the `address` of this member of etcd, is not one of the node's ({own}): where the other \
+             members see its packets come from one of these, they refuse them. `internal_address` names the one at \
+             which the nodes reach each other"
         )
     });
     outer
@@ -148,7 +148,7 @@ fn name_elsewhere(host: &DesiredHost, facts: &HostFacts) -> Option<String> {
     let own = |ip: &IpAddr| ip.is_loopback() || has(system, *ip);
     (known && !system.resolved.iter().any(own)).then(|| {
         format!(
-            "on this node `{dialled}` means {}, and none of these is an address of its own ({}): the components \
+            "on this node `{dialled}` means {}, and none of these is an address of the node ({}): the components \
              dial that name",
             quoted(&system.resolved),
             quoted_first(5, &system.addresses)

@@ -23,7 +23,7 @@ pub(super) fn install(package: Package, system: &SystemFacts) -> String {
         let name = match package {
             Package::Iptables => "iptables".to_owned(),
             Package::Ip => "iproute2".to_owned(),
-            // Debian's cloud kernels have no package beside them: the usual one has all modules.
+            // Debian's cloud kernels have no package with extra modules: the usual kernel has all of them.
             Package::KernelModules if is("ubuntu") => format!("linux-modules-extra-{kernel}"),
             Package::KernelModules if kernel.contains("cloud") => {
                 return "`sudo apt install linux-image-$(dpkg --print-architecture)` on the node, and restart it \

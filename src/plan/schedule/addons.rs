@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// True when one of ours brings the network.
+/// True when one of rke-operator's add-ons or charts provides the network.
 pub(super) fn has_network(want: &Desired) -> bool {
     network(want).is_some()
 }
@@ -38,8 +38,8 @@ pub(super) fn apply(diff: &Diff<'_>) -> [Part; 3] {
     [part(first).with_notes(unseen(diff)), part(then), part(own)]
 }
 
-/// The objects of which nobody sees whether others have changed them: they are as they were applied as far
-/// as they say themselves, and the server does not tell what an apply would change.
+/// The objects of which it is unknown whether others have changed them: their own records say that they are as they
+/// were applied, and the server does not answer what an apply would change.
 fn unseen(diff: &Diff<'_>) -> Vec<Note> {
     let ApiView::Up(api) = diff.have.api() else {
         return Vec::new();
@@ -197,7 +197,7 @@ pub(super) fn wait(diff: &Diff<'_>) -> Part {
     stage.side_by_side(|_| false).into()
 }
 
-/// Objects of ours that nothing wants. Empty unless the API answered (invariant 1).
+/// rke-operator's objects that are no longer wanted. Empty unless the API answered (invariant 1).
 pub(super) fn prune(diff: &Diff<'_>) -> Option<Step> {
     let want = diff.want;
     let ApiView::Up(api) = diff.have.api() else {

@@ -76,8 +76,8 @@ fn unavailable(fact: &ChartFact, diff: &Diff<'_>) -> bool {
     workloads.any(|(workload, object)| !addons::is_available(workload, object, silent))
 }
 
-/// Charts of ours that nothing wants: before those that take their place, for two ingress controllers have the
-/// same ports of the nodes. Empty unless the API answered (invariant 1).
+/// rke-operator's charts that are no longer wanted. They go before those that replace them, because two ingress
+/// controllers need the same ports of the nodes. Empty unless the API answered (invariant 1).
 pub(super) fn prune(diff: &Diff<'_>) -> Part {
     let want = diff.want;
     let ApiView::Up(api) = diff.have.api() else {

@@ -67,7 +67,7 @@ pub(super) fn have_lost_it<'a>(diff: &'a Diff<'_>) -> impl Iterator<Item = &'a N
     lost.map(|(name, _)| *name)
 }
 
-/// What is on a node that nobody has touched.
+/// What is on a node before rke-operator changes it.
 fn before(facts: &HostFacts) -> Baseline {
     let mut images = facts.images.clone();
     images.remove(FILES_IMAGE);

@@ -1,5 +1,5 @@
-//! containerd's configuration: at once where nothing of ours is yet, node after node elsewhere; before
-//! a kubelet that is yet to start, and else with the other rolls. Pure.
+//! containerd's configuration: on all nodes at once where rke-operator has nothing yet, node after node elsewhere;
+//! before a kubelet that is yet to start, and otherwise with the other rolls. Pure.
 //!
 //! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
 //! node, too.
@@ -78,8 +78,8 @@ fn queues(
     (queues, notes)
 }
 
-/// One that is paused or has ended says nothing of its node until it is replaced or started, which
-/// waits by itself.
+/// A kubelet that is paused or has exited reports nothing about its node until it is replaced or started; those
+/// steps wait for it themselves.
 fn kubelet_runs(host: &HostDiff<'_>) -> bool {
     let kubelet = host.facts.container(Component::Kubelet);
     kubelet.is_some_and(|fact| fact.state == ContainerState::Running)

@@ -51,7 +51,7 @@ pub(super) fn tries(diff: &Diff<'_>) -> Part {
     stage.into()
 }
 
-/// True where another program, or the same one with other flags, takes the place of what runs.
+/// True where another program, or the same one with other flags, replaces the running one.
 fn changes(host: &HostDiff<'_>, component: Component) -> bool {
     let Need::Replace(Cause::Change, _, changes) = host.need(component) else {
         return false;

@@ -105,7 +105,7 @@ fn why(component: Component, host: &HostDiff<'_>, answers: bool) -> Option<(Caus
     match host.need(component) {
         Need::Run => return Some((Cause::New, "it was just started")),
         Need::Start(_) => return Some((Cause::Drift, "it was just started")),
-        // A roll waits by itself.
+        // A roll has its own wait.
         Need::Nothing | Need::Replace(..) => {}
     }
     let state = host.facts.container(component)?.state;

@@ -21,7 +21,7 @@ pub(super) fn stage(
     Stage::of(stage, diff.want.hosts.len(), steps)
 }
 
-/// What prepares a node: one that fails is left out and holds nobody back, as long as etcd keeps
+/// Steps that prepare a node: one that fails is left out and does not hold the others back, as long as etcd keeps
 /// its quorum and a control plane is left.
 pub(super) fn preparing(
     name: &'static str,

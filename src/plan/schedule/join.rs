@@ -1,8 +1,8 @@
-//! Members that join a living etcd: one after the other, before any API server is told of them.
+//! Members that join a running etcd: one after the other, before any API server is configured with them.
 //! Pure.
 //!
-//! The members that etcd was made with start together and are in `initial-cluster`; every other one
-//! is added to the etcd that serves. An API server beside a member that joins starts after it.
+//! The members that bootstrap etcd start together and are in `initial-cluster`; every other one
+//! is added to the etcd that serves. An API server on the node of a member that joins starts after it.
 
 use super::{hosts, part::Part, roles};
 use crate::{
@@ -46,7 +46,7 @@ pub(super) fn members(diff: &Diff<'_>) -> Part {
         });
         return late.collect();
     }
-    // Whoever was added before and has no vote yet keeps the others out until it has one.
+    // A member that was added before and has no vote yet keeps the others out until it has one.
     joining.sort_by_key(|(name, _)| !was_added(name, diff));
     let queues = joining
         .into_iter()
@@ -77,8 +77,8 @@ pub(super) fn members(diff: &Diff<'_>) -> Part {
     }
 }
 
-/// Members without a vote that no node of the config has: etcd takes one of these at a time, and one that nobody
-/// starts any more would keep all others out for ever. None of them counts for the quorum.
+/// Learners that belong to no node of the config: etcd accepts one learner at a time, and one that never starts
+/// would keep all others out for ever. None of them counts for the quorum.
 fn strays<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = MemberId> + 'd {
     let (want, have) = (diff.want, diff.have);
     let owned = move |id: MemberId, member: &Member| {
@@ -101,8 +101,8 @@ fn strays<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = MemberId> + 'd {
         .map(|(id, _)| *id)
 }
 
-/// True where etcd has a member of this node already. One of a node that nobody has seen with it is told by the
-/// address that it is to have.
+/// True where etcd has a member of this node already. If no survey has seen the member on its node, it is recognised
+/// by the address that it is to have.
 fn was_added(name: &NodeName, diff: &Diff<'_>) -> bool {
     let (want, have) = (diff.want, diff.have);
     let members = have.etcd.members.values();
@@ -130,11 +130,11 @@ fn makes_way(joining: &NodeName, member: MemberId) -> Step {
         member,
     };
     let why =
-        "it has no vote and is of no node of the config, and etcd takes no other one beside it";
+        "it is a learner and belongs to no node of the config, and etcd accepts no second learner";
     Step::cluster(Cause::Leave, why, action).only_if(Guard::ServesAfterRemoval(member))
 }
 
-/// What starts only beside a member that has joined.
+/// API servers that start only when the member on their node has joined.
 fn api_servers(diff: &Diff<'_>) -> Stage {
     hosts::preparing("members", diff, |name, host| {
         let component = Component::ApiServer;

@@ -1,5 +1,5 @@
-//! What one node is given back with. The order survives a kill between any two steps: the claim goes
-//! last, because it remembers what was there before and keeps others away. Pure.
+//! The steps that clean one node. The order survives a kill between any two steps: the claim goes
+//! last, because it records what was there before and keeps others away. Pure.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use crate::{
     plan::{Action, Cause, HostAction, Stage, Step},
 };
 
-/// Why a node is given back.
+/// Why a node is cleaned.
 #[derive(Clone, Copy)]
 pub(super) struct Why(pub(super) &'static str);
 

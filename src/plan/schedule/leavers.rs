@@ -1,8 +1,8 @@
-//! Nodes that the config no longer names and that answer: emptied, taken out of etcd, given back and
-//! forgotten by the cluster. So is a machine that was given up, came back and is to join again: what is
-//! left on it is of a node that is no more. Pure.
+//! Nodes that the config no longer names and that answer: drained, removed from etcd, cleaned and
+//! removed from the cluster. So is a machine that was given up, came back and is to join again: what is
+//! left on it belongs to a node that no longer exists. Pure.
 //!
-//! They go last, and a member only when those that take its place vote and every API server knows of
+//! They go last, and a member only when those that replace it vote and every API server knows of
 //! them: no proxy and no API server relies on those that leave any more. Each part is seen by the next
 //! survey, so a run that was cut off goes on. A machine that another Kubernetes is on, or that nothing proves
 //! to be this cluster's, is left alone unless a person names it.
@@ -197,7 +197,8 @@ fn had_data(leaver: &Leaver<'_>, diff: &Diff<'_>) -> bool {
     entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
 }
 
-/// Its API server ends only beside another one, and a copy of etcd's data is deleted only while etcd is well.
+/// Its API server is stopped only while another one serves, and a copy of etcd's data is deleted only while etcd is
+/// healthy.
 fn with_guards(step: Step, leaver: &Leaver<'_>, diff: &Diff<'_>) -> Step {
     let server = Component::ApiServer.container();
     match step.action.on_host() {

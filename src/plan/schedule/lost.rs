@@ -1,10 +1,10 @@
-//! Nodes that were given up: their members leave etcd, their volumes come free, their Node objects go.
+//! Nodes that were given up: their members leave etcd, their volumes are released, their Node objects are deleted.
 //! Pure.
 //!
 //! Nothing is done on the machine: it does not answer, or another one is in its place. They go before
-//! any member joins, because etcd takes nobody while a member of its own is dead. Each step looks
-//! again whether the node lives. The state says that they are lost before anything is done about it,
-//! so a run that was cut off goes on without asking again.
+//! any member joins, because etcd accepts no new member while one of its members is dead. Each step checks
+//! again whether the node is alive. The state records that they are lost before anything is done about it,
+//! so an interrupted run continues without asking again.
 
 use super::part::Part;
 use crate::{
@@ -112,7 +112,7 @@ fn leaves_etcd(lost: &Lost<'_>, diff: &Diff<'_>) -> Option<Step> {
         node: lost.name.clone(),
         member: lost.member?,
     };
-    let why = "it was given up, nobody hears from it, and the others serve without it";
+    let why = "it was given up, neither the API nor etcd hears from it, and the other members serve without it";
     let step = Step::cluster(lost.cause(), why, action);
     let guards = lost::guards(lost.name, diff.have);
     Some(guards.into_iter().fold(step, Step::only_if))
@@ -150,7 +150,7 @@ fn goes_with_it(bound: Option<&Bound>) -> String {
     for (what, names) in [
         ("volumes that only it can have", volumes),
         ("volumes that are detached from it", attached),
-        ("pods that nobody makes anew", bare_pods),
+        ("pods that no controller re-creates", bare_pods),
         ("pods whose emptyDir is gone", empty_dirs),
     ] {
         if names.is_empty() {

@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// Cordons of ours that a run left, where none of these rolls takes them back: before others are drained,
-/// whose pods have nowhere else to go.
+/// Removes rke-operator's cordons that a run left, unless one of these rolls removes them. This comes before other
+/// nodes are drained, whose pods may have nowhere else to go.
 pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &Part) -> Part {
     let taken_back: BTreeSet<&NodeName> = rolls
         .stages
@@ -29,8 +29,8 @@ pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &Part) -> Part {
     Stage::of("uncordon", diff.want.hosts.len(), steps).into()
 }
 
-/// Health of the rest beside the Node's data and Ready, all nodes at once. The manifests are already
-/// applied, so these waits overlap with theirs.
+/// Waits for the health of the other components, in parallel with the Node's metadata and Ready, on all nodes at
+/// once. The manifests are already applied, so these waits overlap with theirs.
 pub(super) fn ready(diff: &Diff<'_>) -> Part {
     let mut steps = health::others(diff);
     let networked = addons::has_network(diff.want);
@@ -160,7 +160,7 @@ fn wait(host: &HostDiff<'_>, seen: Option<&NodeFact>) -> Option<(Cause, String)>
     match host.need(Component::Kubelet) {
         Need::Run => Some((Cause::New, "its kubelet was just started".to_owned())),
         Need::Start(_) => Some((Cause::Drift, "its kubelet was just started".to_owned())),
-        // A roll waits by itself.
+        // A roll has its own wait.
         Need::Nothing | Need::Replace(..) => None,
     }
 }

@@ -1,5 +1,5 @@
-//! What is ours, is there, and is no longer wanted. Pure. Nothing is pruned while the API does
-//! not answer, and nothing is swept on a host that does not.
+//! What rke-operator owns, what exists, and is no longer wanted. Pure. No object is pruned while the API does
+//! not answer, and nothing is pruned on a host that does not.
 
 use std::collections::BTreeSet;
 
@@ -112,7 +112,7 @@ fn is_replaced(container: &str, host: &HostDiff<'_>) -> bool {
     container == Component::NginxProxy.container() && *server == Need::Run
 }
 
-/// Only names that we make: people keep files of their own in these folders, an OIDC provider's
+/// Only names that rke-operator uses: users keep other files in these folders, an OIDC provider's
 /// certificate or a webhook's. Those for an external etcd are ours where the cluster has one.
 fn paths(want: &Desired, host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
     let external = want.saved.external_etcd.is_some();

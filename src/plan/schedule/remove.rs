@@ -1,7 +1,7 @@
-//! Take the cluster from every node: the table of contents. Pure.
+//! Removes the cluster from every node: the table of contents. Pure.
 //!
-//! The order survives a kill between any two steps. The state goes last of all, in a plan of its
-//! own: after a survey has shown that nothing of ours is left on any node.
+//! The order survives a kill between any two steps. The state is deleted last of all, in a separate
+//! plan: after a survey has shown that nothing of the cluster is left on any node.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(super) enum Standing<'a> {
     Foreign(&'a str),
     /// Ours, and its claim is there.
     Ours(&'a HostFacts),
-    /// Containers or data of ours are there and the claim is not.
+    /// Our containers or data are there and the claim is not.
     Torn(&'a HostFacts),
     /// Claimed by us, and the data that it holds is another cluster's.
     Another(ClusterId),
@@ -48,7 +48,7 @@ pub(super) enum Standing<'a> {
     Image,
 }
 
-/// The plan that gives back every node that belongs to `id`, without a snapshot before; empty when nothing is left. Hosts
+/// The plan that cleans every node that belongs to `id`, without a snapshot before; empty when nothing is left. Hosts
 /// that do not answer are noted and keep the state from being deleted.
 pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightErrors> {
     let request = RemovalRequest {
@@ -81,7 +81,7 @@ pub fn remove_as(
     let mut images = Vec::new();
     let mut notes = Vec::new();
     let mut ours = Vec::new();
-    // Something of ours stays where it is: the state that tells of it stays, too.
+    // Something of the cluster stays on a node: the state that knows of it stays, too.
     let mut kept = false;
     for (host, view) in &have.hosts {
         let facts = match view {
@@ -200,7 +200,7 @@ pub(super) fn standing<'a>(
         Unclaimed::Ours => strange().unwrap_or(Standing::Torn(facts)),
         Unclaimed::Emptied => Standing::Torn(facts),
         Unclaimed::New if is_node && ownership::stranger(host, facts, have).is_some() => {
-            // What a person names is cleaned as long as there is something that cleaning takes away.
+            // A node that the user names is cleaned as long as there is something to remove.
             let containers = facts.foreign_container_names(id).next().is_some();
             let left = containers || folders::filled(facts).next().is_some();
             let named = if left {
@@ -231,8 +231,8 @@ pub(super) fn left_alone(host: &NodeName, why: &str, stays: bool) -> String {
     format!("{why}: {clean}{lose}")
 }
 
-/// A node without its claim is claimed again before anything is taken from it: so that nobody
-/// else takes it meanwhile, and so that every step after can be guarded.
+/// A node without its claim is claimed again before anything is removed from it: so that no other
+/// cluster claims it meanwhile, and so that every later step can be guarded.
 pub(super) fn reclaim(
     id: &ClusterId,
     name: &str,
@@ -261,7 +261,7 @@ fn remove_empty_image(host: &NodeName) -> Step {
     Step::on(host, Cause::Leave, why, HostAction::RemoveImages { images })
 }
 
-/// Nothing of ours is on any node: the last acts, each of which may have been done already.
+/// The last steps, when nothing of the cluster is left on any node. Each may have been done already.
 fn local(clean: bool, have: &Actual) -> Vec<Step> {
     if !clean || have.saved.is_none() {
         return Vec::new();
@@ -286,14 +286,14 @@ fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
     (pulled > 0).then(|| note(host, text))
 }
 
-/// Nobody but those who run it deletes what is in an external etcd.
+/// Data in an external etcd is left to those who run it.
 fn external_etcd_stays(have: &Actual) -> Option<Note> {
     let keyspace = have.saved.as_ref()?.external_etcd.as_ref()?;
     Some(Note::of(None, keyspace.stays()))
 }
 
 /// Without state nothing is known to be ours: a node that has a claim is not touched, and neither is
-/// one that runs a cluster of RKE: whoever meant to remove that must not be told that it is gone.
+/// one that runs a cluster of RKE: a user who meant to remove that one must not read that it is gone.
 fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
     let mut errors = Vec::new();
     let mut notes = Vec::new();

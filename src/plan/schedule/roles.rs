@@ -101,7 +101,7 @@ fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<Held> {
     hold::first_broken(&guards, diff).or_else(|| hold::missed(name, diff))
 }
 
-/// Its API server first, of which nobody asks any more, and then its controllers.
+/// Its API server first, which no longer has clients, and then its controllers.
 fn control_plane(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<Step> {
     let there = |component: &Component| is_there(*component, host.facts, diff.want);
     let mut steps = Vec::new();
@@ -125,7 +125,7 @@ fn control_plane(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<S
     steps
 }
 
-/// The member leaves before its container: whoever is gone counts as a voter until then.
+/// The member leaves before its container is removed: until it leaves, it counts as a voter even when it is gone.
 fn member(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<Step> {
     let leaves = lost::member(name, diff.have).map(|member| {
         let node = name.clone();

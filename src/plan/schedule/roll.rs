@@ -268,12 +268,12 @@ pub(super) fn keeps(component: Component, host: &HostDiff<'_>, diff: &Diff<'_>) 
     rolled && changed && is_free && !changes.iter().all(is_file) && !changes.iter().any(encrypts)
 }
 
-/// How long who asks an API server needs after its start until nobody remembers that it was away: Kubernetes'
-/// clients wait longer after each try that failed, up to a minute, and start over after two minutes without one.
+/// How many seconds after an API server's start its clients have reset their backoff: Kubernetes' clients wait longer
+/// after each failed try, up to a minute, and reset after two minutes without one.
 const CLIENTS_RETURN: u16 = 150;
 
-/// An API server that its clients have lost lately is left alone until they have started over: after three or four times
-/// within two minutes the controller manager that leads is blind for so long that it takes all nodes for gone.
+/// An API server that its clients have lost lately is left alone until their backoff is reset: after three or four
+/// losses within two minutes the leading controller manager waits for so long that it considers all nodes gone.
 fn clients_return(
     component: Component,
     cause: Cause,

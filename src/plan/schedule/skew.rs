@@ -45,15 +45,15 @@ pub(super) fn old_clients(diff: &Diff<'_>) -> Vec<Note> {
     };
     let asked = api.old_clients.asked.iter().map(|api| {
         format!(
-            "somebody asks for {api}, which Kubernetes {} no longer has: API servers of the new \
-             release answer with an error. Their audit logs tell who asks: the annotation \
-             `k8s.io/removed-release` is on such requests",
+            "a client requests {api}, which Kubernetes {} no longer has: API servers of the new \
+             release answer with an error. The audit logs show which client: such requests have the \
+             annotation `k8s.io/removed-release`",
             api.removed_in
         )
     });
     let untold = api.old_clients.untold.iter().map(|(name, why)| {
         format!(
-            "the API server on `{name}` does not tell whether somebody asks for kinds that the new \
+            "the API server on `{name}` does not report whether clients request kinds that the new \
              release no longer has: {why}"
         )
     });

@@ -49,7 +49,7 @@ pub(super) fn start(diff: &Diff<'_>) -> Part {
 /// Started when the API answers.
 pub(super) fn clients(diff: &Diff<'_>) -> Part {
     let stage = hosts::preparing("clients", diff, |name, host| {
-        // Beside a member that joins the API server was started just now, and kubelet needs it.
+        // On the node of a member that joins, the API server was started just now, and kubelet needs it.
         let late = join::joins(name, host, diff) || diff.turn != Turn::Now;
         let kept_out = skew::keeps_out(host, diff);
         let all = host.want.containers.iter();

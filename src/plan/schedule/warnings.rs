@@ -109,8 +109,8 @@ fn before_use(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
         desired::containerd::masked(http) || desired::containerd::masked(https)
     });
     let proxy = proxy.map(|_| {
-        "Docker uses an HTTP proxy with a login, which Docker does not tell; containerd, which pulls the images of \
-         pods, needs it in a drop-in of its own (`systemctl edit containerd`)"
+        "Docker uses an HTTP proxy with a login, which Docker does not show; containerd, which pulls the images of \
+         pods, needs it in a separate drop-in (`systemctl edit containerd`)"
             .to_owned()
     });
     let firewalls = facts.system.firewalls().map(|firewall| {

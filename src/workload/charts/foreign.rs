@@ -107,7 +107,7 @@ metadata: {name: controller}
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_else_made_is_neither_changed_nor_deleted() {
+    async fn objects_of_others_are_neither_changed_nor_deleted() {
         for of in [None, Some("traefik")] {
             let api = FakeApi::new();
             api.put(MAP, theirs(of));
