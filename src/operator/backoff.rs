@@ -1,5 +1,5 @@
-//! When to try again: by whose turn it is, and how often it failed. The counts are kept per uid
-//! and forgotten on success, so that a new object of an old name starts afresh.
+//! When to try again: depends on who has to act, and on the number of failures. The counts are kept per uid
+//! and reset on success, so that a new object with an old name starts from zero.
 
 use std::{
     collections::HashMap,

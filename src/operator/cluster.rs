@@ -228,7 +228,7 @@ impl Reconcile<'_> {
                 self.report(&conditions, Facts::default()).await?;
                 Ok(Action::await_change())
             }
-            // Nothing is there to look at: the run looks by itself.
+            // There is no cluster to survey yet, and the run makes its own survey.
             Stage::New => {
                 self.status.set_pending(None);
                 if let Err(ahead) = self.enter(Class::Change) {
@@ -585,7 +585,7 @@ impl Reconcile<'_> {
 fn refuse(conditions: &mut ConditionSet, error: &SpecError) {
     let text = explained(error);
     conditions.set(ConditionType::ConfigValid, error.reason(), &text);
-    reasons::note(conditions, error.verdict(), &text);
+    reasons::note(conditions, error.condition(), &text);
 }
 
 /// What a look gives, or why it cannot.

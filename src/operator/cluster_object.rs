@@ -187,7 +187,7 @@ impl ClusterObject {
     }
 
     /// The cluster that this object has or had, as far as the object itself knows: each place is
-    /// read by itself.
+    /// read independently of the others.
     pub(super) fn known_id(&self) -> Option<ClusterId> {
         let status = || {
             let id = self.object.data.pointer("/status/clusterID")?.as_str()?;
@@ -224,7 +224,7 @@ impl ClusterObject {
         serde_path_to_error::deserialize(raw).map_err(|error| format!("spec.{}", error.path()))
     }
 
-    /// The status that is there; one that cannot be read is written anew.
+    /// The object's status; one that cannot be read is replaced.
     pub(super) fn status(&self) -> ClusterStatus {
         self.object
             .data
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_spec_is_told_by_its_path_only() {
+    fn a_broken_spec_is_reported_by_its_path_only() {
         let view = ClusterObject::new(object(json!({
             "metadata": {"name": "a"},
             "spec": {"config": {}, "ssh": {"keySecretRef": "hunter2"}},

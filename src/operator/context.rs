@@ -299,7 +299,7 @@ pub(super) fn version(text: Option<&str>) -> Option<u64> {
 }
 
 /// Message, causes and cures in one line. Our errors name paths, nodes and the names of
-/// Secrets, never values, so whoever may read the object may read this.
+/// Secrets, never values, so everyone who may read the object may read this.
 pub(super) fn explained(error: &(impl Explain + 'static)) -> String {
     let mut line = with_causes(error);
     for hint in error.hints() {

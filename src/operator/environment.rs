@@ -68,7 +68,7 @@ pub(super) async fn environment(
         home: None,
         given: None,
         bundle: None,
-        // One process acts, so whoever comes after it under this name took over from it.
+        // One process acts, so a later one with this name took over from it.
         identity: format!("rke-operator for Cluster {name}, uid {}", view.uid()),
         clock: ctx.dependencies.clock.clone(),
         entropy: ctx.dependencies.entropy,
@@ -201,7 +201,7 @@ impl Wanted {
     }
 }
 
-/// The config of a `Cluster`, read and judged; `Err` is for its conditions.
+/// The config of a `Cluster`, read and validated; `Err` is for its conditions.
 pub(super) async fn wanted(
     ctx: &Context,
     cluster: &str,
@@ -346,7 +346,7 @@ pub(super) fn warning(warning: &crate::apply::step::Warning) -> String {
 /// Why there is no intent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SpecError {
-    /// A part of the object cannot be read; only where is said.
+    /// A part of the object cannot be read; the message has only its path.
     #[error("`{0}` cannot be understood")]
     Unreadable(String),
     /// The definition took this object before, and refuses it now.
@@ -409,7 +409,7 @@ impl SpecError {
 fn inline_hints(paths: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
     let is_login = |path: &String| path.ends_with("ssh_key");
     let mut hints =
-        vec!["whoever reads the object or etcd has read it: change it where it is used".into()];
+        vec!["anyone who reads the object or etcd can see it: change it where it is used".into()];
     if paths.iter().any(is_login) {
         hints.push(
             "remove `ssh_key`: the key in the Secret of `spec.ssh.keySecretRef` logs in".into(),
@@ -426,7 +426,7 @@ fn inline_hints(paths: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
 }
 
 impl Reasoned for SpecError {
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         let user = match self {
             Self::Unreadable(_)
             | Self::Refused

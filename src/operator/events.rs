@@ -63,7 +63,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const SERIES: Duration = Duration::from_secs(6 * 60);
 
 /// Publishes events. kube's recorder takes events of one reason and action for repetitions of
-/// the first and keeps that one's note, so each note has a recorder of its own.
+/// the first and keeps that one's note, so each note has a separate recorder.
 pub(super) struct Publisher {
     client: Client,
     recorders: Mutex<HashMap<u64, (Instant, Recorder)>>,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_warnings_and_failures_are_said() {
+    fn stages_warnings_and_failures_are_reported() {
         let mut notices = Notices::default();
         let failed = StepOutcome::Failed {
             message: "no route".into(),

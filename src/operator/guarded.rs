@@ -1,5 +1,5 @@
-//! What a pass cannot end in: a refusal of the management API and a panic are told on the object
-//! and tried again with backoff, and neither reaches another cluster.
+//! Contains failures of a reconcile: a refusal of the management API and a panic are reported on the object
+//! and retried with backoff, and neither affects another cluster.
 
 use std::{any::Any, panic::AssertUnwindSafe};
 
@@ -20,10 +20,10 @@ use crate::{
     error::{ErrorClass, with_causes},
 };
 
-/// How a pass ended that did not end by itself.
+/// Why a reconcile was interrupted.
 pub(super) struct Interrupted {
     pub(super) class: ErrorClass,
-    verdict: (ConditionType, Reason),
+    condition: (ConditionType, Reason),
     pub(super) text: String,
 }
 
@@ -35,7 +35,7 @@ impl Interrupted {
         if forbidden {
             return Self {
                 class: ErrorClass::Host,
-                verdict: (ConditionType::Stalled, Reason::PermissionDenied),
+                condition: (ConditionType::Stalled, Reason::PermissionDenied),
                 text: format!(
                     "the management cluster refused: {text}; hint: give the operator's account \
                      this right"
@@ -45,7 +45,7 @@ impl Interrupted {
         let class = ErrorClass::Transient;
         Self {
             class,
-            verdict: reasons::by_class(class, Reason::PermissionDenied),
+            condition: reasons::by_class(class, Reason::PermissionDenied),
             text: format!("the management cluster: {text}"),
         }
     }
@@ -61,7 +61,7 @@ impl Interrupted {
         tracing::error!(why, "a pass panicked");
         Self {
             class,
-            verdict: reasons::by_class(class, Reason::InternalError),
+            condition: reasons::by_class(class, Reason::InternalError),
             text: "the operator has a bug and gave up on this pass; its log has the details"
                 .to_owned(),
         }
@@ -89,16 +89,16 @@ pub(super) async fn caught(
     ended
 }
 
-/// Tells an interrupted pass on its `Cluster`, as far as the API lets it, and says when to try
+/// Reports an interrupted reconcile on its `Cluster`, as far as the API allows it, and returns when to try
 /// again.
 pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted) -> Action {
     let Interrupted {
         class,
-        verdict,
+        condition,
         text,
     } = end;
     let name = object.name_any();
-    tracing::warn!(reason = %verdict.1, text, "a reconcile was interrupted");
+    tracing::warn!(reason = %condition.1, text, "a reconcile was interrupted");
     let mut seen = ClusterObject::new(object.clone());
     match ctx.clusters.get_opt(&name).await {
         Ok(Some(live)) if live.metadata.uid == object.metadata.uid => {
@@ -112,7 +112,7 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
             } else {
                 reasons::unseen("nothing was looked at: see Stalled or Reconciling")
             };
-            reasons::note(&mut conditions, verdict, &text);
+            reasons::note(&mut conditions, condition, &text);
             let written = status
                 .write(&conditions, |status| status.progress = None)
                 .await;
@@ -120,8 +120,8 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
                 let error = with_causes(&error);
                 tracing::warn!(error, "and that cannot be written");
             }
-            if verdict.0 == ConditionType::Stalled {
-                let notice = Notice::warning(verdict.1.name(), "Reconcile", &text);
+            if condition.0 == ConditionType::Stalled {
+                let notice = Notice::warning(condition.1.name(), "Reconcile", &text);
                 publish(ctx, &view, &notice).await;
             }
         }

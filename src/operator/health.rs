@@ -1,5 +1,5 @@
-//! What a kubelet asks: `/readyz` (may this process act, or take over?) and `/healthz` (should it
-//! be started anew?), over plain HTTP on a port of their own. Both answer with a reason.
+//! The probes that kubelet sends: `/readyz` (may this process act, or take over?) and `/healthz` (should it
+//! be restarted?), over plain HTTP on a dedicated port. Both answer with a reason.
 
 use std::{
     collections::BTreeMap,
@@ -53,7 +53,7 @@ pub(super) enum Phase {
     Filling,
     /// Works.
     Leading,
-    /// Was told to end, or lost its lease, at that time.
+    /// Received the stop signal, or lost its lease, at that time.
     Ending(Instant),
 }
 
@@ -75,8 +75,8 @@ struct Signs {
     failing: BTreeMap<String, (Instant, String)>,
 }
 
-/// An answer: in order or not, and why.
-type Verdict = Result<&'static str, String>;
+/// An answer: healthy or not, and why.
+type ProbeResult = Result<&'static str, String>;
 
 impl Health {
     pub(super) fn new() -> Arc<Self> {
@@ -141,7 +141,7 @@ impl Health {
         }
     }
 
-    fn ready(&self) -> Verdict {
+    fn ready(&self) -> ProbeResult {
         let (phase, failing) = self.with(|signs| {
             let mut failing = signs.failing.iter();
             // One that is not ready anyway says why at once.
@@ -165,7 +165,7 @@ impl Health {
         }
     }
 
-    fn alive(&self) -> Verdict {
+    fn alive(&self) -> ProbeResult {
         let (phase, silence, unread) = self.with(|signs| {
             let unread = signs.unread.map(|since| since.elapsed());
             (signs.phase, signs.last.elapsed(), unread)
@@ -196,12 +196,12 @@ impl Health {
     }
 
     fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
-        let verdict = match (method, path) {
+        let result = match (method, path) {
             (&Method::GET | &Method::HEAD, "/readyz") => self.ready(),
             (&Method::GET | &Method::HEAD, "/healthz") => self.alive(),
             _ => return text(StatusCode::NOT_FOUND, "there are /healthz and /readyz"),
         };
-        match verdict {
+        match result {
             Ok(word) => text(StatusCode::OK, word),
             Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
         }
@@ -236,7 +236,7 @@ pub(super) async fn serve(listener: TcpListener, health: Arc<Health>) -> Infalli
             Ok((stream, _)) => {
                 connections.spawn(connection(stream, Arc::clone(&health)));
             }
-            // Out of descriptors, mostly: whoever asked asks again.
+            // Out of descriptors, mostly: the client tries again.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a probe");
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_process_whose_controllers_are_silent_is_started_anew() {
+    async fn a_process_whose_controllers_are_silent_is_restarted() {
         let health = Health::new();
         health.enters(Phase::Leading);
         tokio::time::advance(SILENCE).await;

@@ -20,7 +20,7 @@ pub enum Unsuited {
         /// What is installed; 0 where it has no number.
         there: u32,
     },
-    /// Nobody serves it.
+    /// The API server does not serve it.
     #[error("is not served in the version {}", api::VERSION)]
     NotServed,
 }
@@ -56,8 +56,8 @@ pub(super) async fn check(client: &Client) -> Result<(), OperatorError> {
     Ok(())
 }
 
-/// Whether the definition of `Cluster` goes away, or is gone: then every object is deleted with it, and
-/// nobody has asked for any cluster to be removed. Read anew, for a cache cannot tell.
+/// Whether the definition of `Cluster` is being deleted, or is gone: then every object is deleted with it, and
+/// no user has asked for any cluster to be removed. Read from the API, because a cache may be outdated.
 pub(super) async fn goes_away(client: &Client) -> kube::Result<bool> {
     let definitions: Api<Definition> = Api::all(client.clone());
     let there = definitions.get_metadata_opt(CLUSTERS).await?;

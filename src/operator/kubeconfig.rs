@@ -74,7 +74,7 @@ impl Explain for Taken {
 }
 
 impl Reasoned for Taken {
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         reasons::by_class(self.class, Reason::NameTaken)
     }
 }

@@ -1,5 +1,5 @@
-//! One process from its start to its end: are the definitions there, is it this one's turn, then
-//! the controllers, and the lease given back when the last of them is done.
+//! One process from its start to its end: it checks that the definitions are installed, acquires the lease, runs
+//! the controllers, and releases the lease when the last of them is done.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
 /// How long a process that could not read the objects leaves the lease to others.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Runs the operator until it is told to stop; runs under way end at their next step first.
+/// Runs the operator until the stop signal; runs in progress first stop at their next step.
 pub async fn run(
     options: OperatorOptions,
     client: Client,

@@ -90,7 +90,7 @@ impl Explain for StateLost {
 }
 
 impl Reasoned for StateLost {
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         (ConditionType::Stalled, Reason::StateMissing)
     }
 }
@@ -113,7 +113,7 @@ impl Explain for NotOurs {
 }
 
 impl Reasoned for NotOurs {
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         (ConditionType::Stalled, Reason::StateConflict)
     }
 }
@@ -137,17 +137,17 @@ impl Explain for MemoryError {
 }
 
 impl Reasoned for MemoryError {
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         match self {
-            Self::NotOurs(error) => error.verdict(),
-            Self::Lost(error) => error.verdict(),
-            Self::State(error) => error.verdict(),
+            Self::NotOurs(error) => error.condition(),
+            Self::Lost(error) => error.condition(),
+            Self::State(error) => error.condition(),
         }
     }
 }
 
-/// Reads what is kept under the object's name, and whose it is: the object's when it bears its
-/// uid, or when a person named its cluster in `take-over`.
+/// Reads the state that is stored under the object's name, and determines its owner: it is the object's if it has the
+/// object's uid, or if a user named its cluster in `take-over`.
 pub(super) async fn read(ctx: &Context, view: &ClusterObject) -> Result<Kept, StateError> {
     let store = OwnedStore::new(ctx, view);
     let Loaded::Present { saved, .. } = store.inner.load().await? else {
@@ -289,8 +289,8 @@ pub(super) fn store(ctx: &Context, view: &ClusterObject) -> Arc<dyn Store> {
     Arc::new(OwnedStore::new(ctx, view))
 }
 
-/// A state that belongs to one object: whatever is saved bears its uid, and what bears another
-/// uid is not handed out.
+/// The state of one object: every state that is saved gets the object's uid, and one with another
+/// uid is not returned.
 struct OwnedStore {
     inner: SecretStore,
     uid: String,
@@ -459,8 +459,8 @@ async fn forget(ctx: &Context, view: &ClusterObject, used: &[(&str, bool)]) -> k
     }
 }
 
-/// A digest of what a person asked for: the config as it was written, so that another release of
-/// ours, which reads other defaults into it, does not change it.
+/// A digest of what the user asked for: the config as it was written, so that another release of
+/// rke-operator, which has other defaults, does not change it.
 fn digest(saved: &ClusterState, config: &str) -> Digest {
     saved.digest_key.digest(config.as_bytes())
 }
@@ -504,7 +504,7 @@ mod tests {
         assert!(!may_be_ours(&unknown, &saved, None), "no time is no proof");
     }
 
-    /// What was applied is told by the content of the config, and by nothing in a status.
+    /// Only the content of the config determines what was applied, and nothing in a status does.
     #[test]
     fn the_stage_follows_from_the_state() {
         let mut saved = saved("a");

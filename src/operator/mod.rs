@@ -1,5 +1,5 @@
-//! The operator: clusters as objects of a management cluster. Wiring, watches and what is said
-//! about them; no provisioning logic, which is [`crate::converge`]'s.
+//! The operator: clusters as objects of a management cluster. Wiring, watches, and reports about the
+//! clusters; no provisioning logic, which is in [`crate::converge`].
 //!
 //! | File | What |
 //! |---|---|
@@ -23,10 +23,10 @@
 //! | `guarded`, `patience` | what a refusal, a panic and a silent API do not do to others |
 //! | `reasons` | which condition an error belongs in (pure) |
 //! | `ready` | the summary of the conditions, and how far a spec is (pure) |
-//! | `status`, `events` | the two places where something is said |
+//! | `status`, `events` | the two places where results are reported |
 //! | `transitions` | which changes of a status are an Event |
 //!
-//! How a cluster is, [`crate::status`] says; here it is written down.
+//! [`crate::status`] determines the health of a cluster; this module writes it to the object.
 //!
 //! May touch: the management cluster's API, within the rights of two namespaces (its own with the
 //! states, and that of the credentials; those that a user allows for kubeconfigs) and our own kinds; the
@@ -142,7 +142,7 @@ pub fn credentials_namespace(namespace: &str) -> String {
     format!("{namespace}-credentials")
 }
 
-/// How many clusters at once, each kind by itself.
+/// How many clusters are processed at once, separately for each kind of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Removals.

@@ -26,7 +26,7 @@ use crate::{
     state::{ClusterState, RemovalSnapshot},
 };
 
-/// What is known about a cluster that nobody manages any more.
+/// What is known about a cluster that is no longer managed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
@@ -205,7 +205,7 @@ async fn write(ctx: &Context, cluster: &str, record: &Record) -> kube::Result<()
     if let Some(mut there) = maps.get_opt(&name).await? {
         let entries = there.data.take().unwrap_or_default();
         there.data = Some(with_entry(entries, &record.uid, text));
-        // Bears the resourceVersion that was read: a record that came meanwhile is not lost.
+        // It has the resourceVersion that was read: a record that was added meanwhile is not lost.
         there.metadata.managed_fields = None;
         let name = there.name_any();
         maps.replace(&name, &params, &there).await?;
@@ -306,7 +306,7 @@ mod tests {
         let kept = with_entry(others, "new", "{}".to_owned());
         let names: Vec<_> = kept.keys().map(String::as_str).collect();
         assert_eq!(names, ["new.json", "old-2.json", "old-3.json"]);
-        // The same object again: its entry is written anew.
+        // The same object again: its entry is replaced.
         let again = with_entry(kept, "new", "{\"again\": 1}".to_owned());
         assert_eq!(again["new.json"], "{\"again\": 1}");
         assert_eq!(again.len(), 3);
@@ -316,7 +316,7 @@ mod tests {
     fn nodes_are_made_out_of_a_broken_config() {
         let spec = json!({"config": {"nodes": [
             {"address": "10.0.0.1", "port": "high", "role": 7},
-            {"user": "nobody"},
+            {"user": "core"},
             "10.0.0.2",
             {"address": "10.0.0.3", "hostname_override": "n3", "port": 2222, "user": "root"},
         ]}});

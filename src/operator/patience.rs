@@ -16,7 +16,7 @@ use crate::error::with_causes;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// For an answer; an API server gives up by itself after a minute.
+/// For an answer; the API server's own limit is a minute.
 const ANSWER: Duration = Duration::from_secs(65);
 
 /// For a watch; it asks the API server to end it after 290 s.
@@ -104,7 +104,7 @@ async fn whole(client: Client, request: Request<Body>) -> Result<Answer, BoxErro
     in_time(what, answer).await
 }
 
-/// The answer, with a body that ends: whoever watches starts anew.
+/// The answer, with a body that ends: the client then starts a new watch.
 async fn watch(client: Client, request: Request<Body>) -> Result<Answer, BoxError> {
     let what = named(&request);
     let answer = async { client.send(request).await.map_err(BoxError::from) };

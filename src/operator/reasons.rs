@@ -9,10 +9,10 @@ use crate::{
     state::StateError,
 };
 
-/// An error that says which reason it is.
+/// An error with a condition and a reason.
 pub(super) trait Reasoned: Explain {
-    /// `Stalled` with that reason for what only a person can change, `Reconciling` for the rest.
-    fn verdict(&self) -> (ConditionType, Reason) {
+    /// `Stalled` with that reason for what only a user can change, `Reconciling` for the rest.
+    fn condition(&self) -> (ConditionType, Reason) {
         by_class(self.class(), Reason::PreflightFailed)
     }
 
@@ -22,7 +22,7 @@ pub(super) trait Reasoned: Explain {
     }
 }
 
-/// By the class, where no variant tells more; `user` is the reason for what a person must change.
+/// By the class, where no variant is more specific; `user` is the reason for what a user must change.
 pub(super) const fn by_class(class: ErrorClass, user: Reason) -> (ConditionType, Reason) {
     match class {
         ErrorClass::User => (ConditionType::Stalled, user),
@@ -50,9 +50,9 @@ pub(super) fn unseen(why: &str) -> ConditionSet {
     conditions
 }
 
-/// Notes an error in the condition that it belongs in.
-pub(super) fn note(conditions: &mut ConditionSet, verdict: (ConditionType, Reason), text: &str) {
-    conditions.set(verdict.0, verdict.1, text);
+/// Sets the condition of an error.
+pub(super) fn note(conditions: &mut ConditionSet, condition: (ConditionType, Reason), text: &str) {
+    conditions.set(condition.0, condition.1, text);
 }
 
 impl Reasoned for Error {
@@ -77,9 +77,9 @@ impl Reasoned for Error {
         }
     }
 
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         match self {
-            Self::State(error) => error.verdict(),
+            Self::State(error) => error.condition(),
             Self::Pki(error) => pki(error),
             Self::Plan(_) => match self.class() {
                 // What a node's owner must settle is tried again, but not waited for.
@@ -107,7 +107,7 @@ impl Reasoned for Error {
 }
 
 impl Reasoned for StateError {
-    fn verdict(&self) -> (ConditionType, Reason) {
+    fn condition(&self) -> (ConditionType, Reason) {
         match self {
             Self::Unreadable { .. } => (ConditionType::Stalled, Reason::StateUnreadable),
             Self::Conflict { .. } | Self::Io { .. } => {
@@ -186,8 +186,8 @@ mod tests {
         })
     }
 
-    /// What only a person can change is Stalled, what passes by itself is Reconciling, and no
-    /// error of a node is told as a mistake in the config (O18).
+    /// An error that only a user can solve is Stalled, a temporary one is Reconciling, and no
+    /// error of a node is reported as a mistake in the config (O18).
     #[test]
     fn each_error_has_its_reason() {
         use ConditionType::{Reconciling, Stalled};
@@ -242,7 +242,7 @@ mod tests {
             ),
             (Error::Unsafe(Vec::new()), Stalled, Reason::InternalError),
         ] {
-            assert_eq!(error.verdict(), (kind, reason), "{error}");
+            assert_eq!(error.condition(), (kind, reason), "{error}");
         }
     }
 }

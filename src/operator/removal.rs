@@ -71,8 +71,8 @@ impl Attempts {
     }
 }
 
-/// When a deletion ends. It counts from the first attempt: a deletion that nobody could attend to, for
-/// the operator was away or the line was long, is not late.
+/// When a deletion ends. It counts from the first attempt: a deletion that could not begin, because
+/// the operator was down or the queue was long, is not late.
 #[derive(Clone, Copy)]
 struct Deadline {
     timeout: Duration,
@@ -161,7 +161,7 @@ impl RemovalError {
     fn of(error: &(impl Reasoned + 'static)) -> Self {
         Self {
             class: error.class(),
-            reason: error.verdict().1,
+            reason: error.condition().1,
             text: explained(error),
             remaining: Vec::new(),
         }
@@ -183,11 +183,11 @@ enum RemovalProgress {
     Removed,
     /// Not yet.
     Incomplete(RemovalError),
-    /// Told to stop.
+    /// Stopped by the stop signal.
     Stopped(StopCause),
     /// The object is no longer there to be removed, or is another one.
     Gone,
-    /// The object goes with its definition, and nobody asked for the cluster to be removed.
+    /// The object is deleted with its definition, and no user asked for the cluster to be removed.
     Spared,
 }
 
@@ -338,7 +338,7 @@ impl RemovalReconcile<'_> {
         Ok(())
     }
 
-    /// Gives back what can be given back.
+    /// Cleans the nodes that can be cleaned.
     async fn attempt(&mut self) -> Result<RemovalProgress, ReconcileError> {
         let ctx = self.ctx;
         let view = self.view;
@@ -465,7 +465,7 @@ impl RemovalReconcile<'_> {
         };
         let survey = match survey {
             Ok(survey) => survey,
-            // A node bears a cluster, and nothing is here that could clean it.
+            // A node has a cluster, and the operator has nothing with which it could clean it.
             Err(Error::Plan(errors)) => return Ok(missing(explained(&errors))),
             Err(error) => return Ok(RemovalProgress::Incomplete(RemovalError::of(&error))),
         };
@@ -508,13 +508,13 @@ impl RemovalReconcile<'_> {
             let kind = ConditionType::Stalled;
             conditions.set(kind, Reason::DeletionOverdue, message);
         } else {
-            let verdict = match class {
+            let condition = match class {
                 ErrorClass::User | ErrorClass::Bug => (ConditionType::Stalled, reason),
                 ErrorClass::Host | ErrorClass::Transient => {
                     reasons::by_class(class, Reason::PreflightFailed)
                 }
             };
-            reasons::note(&mut conditions, verdict, &text);
+            reasons::note(&mut conditions, condition, &text);
         }
         self.status
             .write(&conditions, |status| {
@@ -579,8 +579,8 @@ impl RemovalReconcile<'_> {
             .filter(|finalizer| *finalizer != FINALIZER)
             .collect();
         // Without the version that was read: our own status writes moved it. Others' finalizers
-        // cannot be added to an object that is being deleted, so none is lost; one that another
-        // controller took away meanwhile is refused by the API, and the next pass sees that.
+        // cannot be added to an object that is being deleted, so none is lost; if another controller
+        // removed one meanwhile, the API refuses the patch, and the next reconcile sees that.
         let patch = json!({"metadata": { "finalizers": finalizers, "uid": meta.uid }});
         match self.patch(patch).await {
             Ok(()) => {}

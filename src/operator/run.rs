@@ -31,7 +31,7 @@ use crate::{
     plan::{Plan, Target},
 };
 
-/// How long a run that was told to stop may finish what it is at, before it is dropped: that is
+/// How long a run may finish its current steps after the stop signal, before it is dropped: that is
 /// then an interruption like any other. Less than the grace period of our pod (`deploy/`).
 const GRACE: Duration = Duration::from_secs(100);
 
@@ -65,7 +65,7 @@ pub(super) struct Task<'a, 'w, P> {
     pub(super) run: Run,
     /// A newer one ends the run.
     pub(super) read: &'a [SourceVersion],
-    /// The run is told to stop in time to be over by then.
+    /// The run gets the stop signal early enough to be over by then.
     pub(super) limit: Option<Duration>,
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn run<'w, P: Purpose>(
     let (over, is_over) = watch::channel(false);
     let run = async {
         let ended = stoppable(ctx, view, task, environment, &events).await;
-        // The sinks end when nobody can send any more, and soon.
+        // The sinks end soon after the last sender is dropped.
         drop(events);
         over.send_replace(true);
         ended

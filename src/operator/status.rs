@@ -1,6 +1,6 @@
 //! The one writer of a Cluster's status (invariant 14): server-side apply of a body that has
-//! nothing but the status, and only when something changed, so that a pass over a settled
-//! cluster writes nothing and wakes nobody.
+//! nothing but the status, and only when something changed, so that a reconcile of a settled
+//! cluster writes nothing and triggers no watch.
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,7 +66,7 @@ impl StatusWriter {
     /// For an object that was just read.
     pub(super) fn new(ctx: &Context, view: &ClusterObject) -> Self {
         let mut written = view.status();
-        // Others may have conditions of their own: theirs are no news to us.
+        // Other clients may write other conditions: a change of those is not ours to report.
         written.conditions.retain(is_ours);
         Self {
             api: ctx.clusters.clone(),
@@ -309,8 +309,8 @@ impl StatusWriter {
         self.api.patch_status(&self.name, &params, &body).await
     }
 
-    /// Takes conditions of our types away that another client wrote, or wrote back: an apply
-    /// leaves what it does not name to whoever else named it, for ever.
+    /// Removes conditions of our types that another client wrote, or restored: an apply never removes
+    /// what it does not name while another field manager owns it.
     async fn prune(&self, applied: DynamicObject, next: &ClusterStatus) -> kube::Result<()> {
         let there = ClusterObject::new(applied);
         let mut conditions = there.status().conditions;
@@ -345,7 +345,7 @@ impl StatusWriter {
         }
         let id = match store.load().await {
             Ok(Loaded::Present { saved, .. }) => saved.cluster_id.0,
-            // An error is told by the run, which needs the state.
+            // The run reports an error, because it needs the state.
             Ok(Loaded::Absent) | Err(_) => return self.written.cluster_id.clone(),
         };
         match self.annotate(api::CLUSTER_ID, &id).await {
@@ -509,7 +509,7 @@ impl Told {
     }
 }
 
-/// True for a type that this operator judges.
+/// True for a type that this operator sets.
 fn is_ours(condition: &Condition) -> bool {
     ConditionType::TABLE
         .iter()
@@ -525,7 +525,7 @@ pub(super) enum Run {
     Change,
     /// Back to what was applied.
     Heal,
-    /// Certificates that end soon are made anew, without any other change.
+    /// Certificates that expire soon are renewed, without any other change.
     Renew,
     /// An operation that a person asked for.
     Operate,

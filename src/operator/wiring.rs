@@ -56,7 +56,7 @@ pub(super) enum End {
     Unread,
 }
 
-/// Runs the controllers until they are told to stop; runs under way end at their next step first.
+/// Runs the controllers until the stop signal; runs in progress first stop at their next step.
 pub(super) async fn controllers(
     options: OperatorOptions,
     client: Client,

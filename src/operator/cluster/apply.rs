@@ -1,4 +1,4 @@
-//! One run towards a spec: what is said while it goes on, and what became of it.
+//! One run towards a spec: what is reported during the run, and its result.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ impl Reconcile<'_> {
         Box::pin(self.ended(wanted, purpose, ended, found)).await
     }
 
-    /// Whatever became of the run: what is said about the cluster was seen after it. What was asked
-    /// for once was asked of the run.
+    /// Surveys the cluster after the run, whatever its result, so that the status shows the state after it.
+    /// One-time requests were for the run, and are left out here.
     async fn look_again(
         &self,
         wanted: &Wanted,
@@ -151,7 +151,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// What is said while a run is in progress.
+    /// Reports that a run is in progress.
     async fn starting(
         &mut self,
         mut base: ConditionSet,
@@ -162,7 +162,7 @@ impl Reconcile<'_> {
         if run == Run::Provision {
             let message = "the first run for this spec is in progress";
             base.set(ConditionType::Provisioned, Reason::Provisioning, message);
-            // Before any other run it was said what differs.
+            // Before any other run, the differences were reported.
             let message = "a run is in progress";
             base.set(ConditionType::UpToDate, Reason::RollingOut, message);
         }

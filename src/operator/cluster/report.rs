@@ -1,5 +1,5 @@
-//! What a pass says in the end: the conditions that follow from a survey, an outcome or an error,
-//! and the events beside them.
+//! What a reconcile reports at its end: the conditions that follow from a survey, an outcome or an error,
+//! and the corresponding events.
 
 use std::collections::BTreeMap;
 
@@ -329,7 +329,7 @@ impl Reconcile<'_> {
     ) -> Result<Action, ReconcileError> {
         self.status.set_handled();
         let text = explained(error);
-        let verdict = error.verdict();
+        let condition = error.condition();
         let conditions = &mut found.conditions;
         if let Some(reason) = error.invalid() {
             conditions.set(ConditionType::ConfigValid, reason, &text);
@@ -338,9 +338,9 @@ impl Reconcile<'_> {
             conditions.set(ConditionType::Provisioned, Reason::Failed, &text);
             conditions.set(ConditionType::UpToDate, Reason::Failed, &text);
         }
-        reasons::note(conditions, verdict, &text);
+        reasons::note(conditions, condition, &text);
         self.report(&found.conditions, found.facts).await?;
-        let notice = Notice::warning(verdict.1.name(), "Apply", &text);
+        let notice = Notice::warning(condition.1.name(), "Apply", &text);
         publish(self.ctx, self.view, &notice).await;
         Ok(self.ctx.retry(self.view, error.class()))
     }
