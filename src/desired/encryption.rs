@@ -1,11 +1,12 @@
-//! Encryption of what the API servers store, and how it is turned on, changed and turned off in a running cluster. Pure.
+//! Encryption of what the API servers store, and how it is turned on, changed and turned off in a running cluster.
+//! Pure.
 //!
 //! No API server may write what another one cannot read, whenever any of them restarts. So a change of the encryption
-//! has steps, and each is seen to be complete before the next begins: first every API server can read the new form; then
-//! every one writes it; then the stored objects are rewritten; then the keys that are no longer needed are left out. The
-//! current step follows from the containers' labels, which say what each server reads, and from a mark in the cluster,
-//! stored with the data that it describes, which says what all of them were written with. The mark is removed before any
-//! server writes with something else.
+//! has steps, and each is seen to be complete before the next begins: first every API server can read the new form;
+//! then every one writes it; then the stored objects are rewritten; then the keys that are no longer needed are left
+//! out. The current step follows from the containers' labels, which say what each server reads, and from a mark in
+//! the cluster, stored with the data that it describes, which says what all of it was written with. The mark is
+//! removed before any server writes with something else.
 
 mod kept;
 mod rotation;

@@ -237,7 +237,7 @@ fn container_waits_for(container: &ContainerStatus) -> Option<String> {
     let state = container.state.as_ref()?;
     if let Some(waiting) = &state.waiting {
         let reason = waiting.reason.as_deref().unwrap_or("waiting");
-        // What it says by itself while it waits for its init containers or its image.
+        // The default reasons while it waits for its init containers or its image.
         if matches!(reason, "PodInitializing" | "ContainerCreating") && waiting.message.is_none() {
             return Some(reason.to_owned());
         }

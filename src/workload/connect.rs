@@ -1,6 +1,6 @@
 //! Kube clients whose bytes go through the nodes' SSH connections. A client belongs to the pool of
-//! connections and not to one of them: each stream is asked for when it is needed, so whoever dials a node
-//! again does it for all.
+//! connections and not to one of them: each stream is requested when it is needed, so one reconnect to a node
+//! serves all clients.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ use crate::{
     model::{ClientIdentity, Component, NodeName},
 };
 
-/// The name that every API server certificate of ours bears, whatever the node's address is.
+/// The name that every API server's certificate has, whatever the node's address is.
 pub(super) const SERVER_NAME: &str = "kubernetes";
 
 /// How many waits share a connection: each follows some kinds of objects, and an API server takes 250
@@ -42,8 +42,8 @@ const SHARE: usize = 32;
 /// How many connections waits have before they share more.
 const SHARED: usize = 64;
 
-/// A server that let nobody in is asked after the others for so long: some ask for less time than it takes
-/// to find out.
+/// How long a server that accepted no connection is tried only after the others: some callers wait for less time than
+/// such a failure takes.
 const SHUT: Duration = Duration::from_secs(60);
 
 /// The most of an answer that is collected: an administrator of the cluster may fill its API, and a node may pretend to
@@ -53,7 +53,7 @@ const ANSWER: usize = 64 << 20;
 /// The connections to one API server.
 type Door = legacy::Client<Connector, Full<Bytes>>;
 
-/// The servers that let nobody in, since when.
+/// The servers that accepted no connection, and since when.
 type Shut = Mutex<BTreeMap<NodeName, Instant>>;
 
 /// Which node, and whom we trust there.
@@ -84,7 +84,7 @@ impl Apis {
         }))
     }
 
-    /// The same servers as they meet somebody who was never there: every connection is a new one.
+    /// The same servers as a new client sees them: every connection is a new one.
     #[must_use]
     pub fn as_a_stranger(&self) -> Self {
         Self::new(&self.0.hosts)
@@ -146,7 +146,7 @@ impl Apis {
         Ok(self.client(doors?))
     }
 
-    /// Whoever comes first brings the certificate that is shown there from then on.
+    /// The certificate of the first caller is presented there from then on.
     fn door(
         &self,
         node: &NodeName,
@@ -260,7 +260,7 @@ async fn through(
     Err(refused)
 }
 
-/// A client of the cluster's API over streams that somebody opens; the server must prove with the
+/// A client of the cluster's API over streams that `open` provides; the server must prove with the
 /// cluster's CA that it is `kubernetes`.
 pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Client, WorkloadError> {
     let door: Door = https::client(open, SERVER_NAME.into(), engine)?;

@@ -1,5 +1,5 @@
-//! Whether new pods may come to a node. What we cordon bears our annotation, in one write with the
-//! cordon; without it a cordon is somebody else's and stays.
+//! Cordons nodes and removes the cordons again. A cordon of rke-operator has its annotation, set in one write with
+//! the cordon; without it a cordon belongs to another owner and stays.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{

@@ -33,8 +33,8 @@ impl CrashLoop {
         all.max_by_key(|one| one.restarts)
     }
 
-    /// What the run before the present one said, which is the one that exited.
-    async fn last_words(&self, client: &Client) -> Option<String> {
+    /// The cause in the log of the previous run, which is the one that exited; else in the current log.
+    async fn cause_in_log(&self, client: &Client) -> Option<String> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &self.namespace);
         let of = |previous| LogParams {
             container: Some(self.container.clone()),
@@ -110,7 +110,7 @@ impl Crashes {
         {
             return why.clone();
         }
-        let cause = found.last_words(client).await;
+        let cause = found.cause_in_log(client).await;
         let cause = cause.unwrap_or_else(|| "its log cannot be read".to_owned());
         let why = format!("{subject} keeps exiting with code {exit_code}: {cause}");
         self.last = Some((found.clone(), why.clone()));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_come_back_by_itself_or_has_ended_stays() {
+    fn pods_that_would_be_recreated_at_once_or_have_ended_stay() {
         let owner = |kind: &str| {
             pod(json!({"metadata": {"ownerReferences":
                 [{"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u"}]}}))

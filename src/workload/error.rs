@@ -23,7 +23,7 @@ pub enum WorkloadError {
         /// Why.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
-        /// Whose turn it is.
+        /// Who has to act.
         class: ErrorClass,
     },
     /// A Service is refused because of the address that it asks for.
@@ -51,8 +51,8 @@ pub enum WorkloadError {
         #[source]
         source: RenderedError,
     },
-    /// What a chart wants to make is there, and not of it.
-    #[error("chart {chart} is not applied: somebody else made {}", objects.join(", "))]
+    /// Objects that a chart has exist already, and belong to another owner.
+    #[error("chart {chart} is not applied: another owner has created {}", objects.join(", "))]
     Foreign {
         /// The add-on.
         chart: String,
@@ -144,7 +144,7 @@ impl Explain for WorkloadError {
                 format!("values that the config passes on to chart {chart} may have broken it; else please report this").into(),
             ],
             Self::Foreign { chart, .. } => vec![
-                "delete or rename them if nobody needs them; nothing of the chart was applied".into(),
+                "delete or rename them if they are not needed; nothing of the chart was applied".into(),
                 format!(
                     "or give them to the chart, to be changed and one day deleted with it: label them `{}={chart}`",
                     label::CHART

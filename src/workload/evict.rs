@@ -48,7 +48,7 @@ pub(super) async fn empty(
     for tries in 1.. {
         let found = match timeout_at(end, pods.remaining()).await {
             Ok(Ok(found)) => found,
-            // The watch tries again by itself.
+            // The watch retries automatically.
             Ok(Err(why)) => {
                 waiting(why.clone(), tries);
                 left = why;

@@ -141,7 +141,7 @@ pub(super) enum Wave {
     Named,
     /// Kinds of which nothing is known here.
     Others,
-    /// What runs, and how it is reached.
+    /// Workloads, and how they are reached.
     Running,
 }
 

@@ -173,7 +173,7 @@ fn named(pods: &[Pod], which: impl Fn(&Pod) -> bool) -> BTreeSet<String> {
     pods.iter().filter(|pod| which(pod)).map(name).collect()
 }
 
-/// Nobody makes it anew.
+/// True if no controller re-creates the pod.
 fn is_bare(pod: &Pod) -> bool {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     !owners.any(|owner| owner.controller == Some(true))
@@ -232,14 +232,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_node_is_tainted_and_its_volumes_are_waited_for() {
         let api = FakeApi::new();
-        let nobody = |_, _| panic!("nothing is attached");
-        assert_eq!(out_of_service(&api, "u", &nobody).await, Waited::Ready);
+        let not_called = |_, _| panic!("nothing is attached");
+        assert_eq!(out_of_service(&api, "u", &not_called).await, Waited::Ready);
         let own = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"});
         api.put(
             NODE,
             json!({"metadata": {"uid": "u"}, "spec": {"taints": [own]}}),
         );
-        assert_eq!(out_of_service(&api, "v", &nobody).await, Waited::Ready);
+        assert_eq!(out_of_service(&api, "v", &not_called).await, Waited::Ready);
         assert_eq!(taints(&api), 1, "another uid");
         api.put(
             "/apis/storage.k8s.io/v1/volumeattachments/csi-0",

@@ -106,8 +106,8 @@ pub async fn read_object(
     value.map_err(|error| WorkloadError::api(doing, kube::Error::SerdeError(error)))
 }
 
-/// Deletes objects, in the opposite order. One that is gone is success; one that does not bear
-/// our label any more belongs to others and stays.
+/// Deletes objects, in the opposite order. One that is gone is success; one that no longer has
+/// rke-operator's label belongs to others and stays.
 pub async fn prune(
     client: &Client,
     kinds: &Kinds,
@@ -169,8 +169,8 @@ pub(super) async fn within<T>(request: impl Future<Output = kube::Result<T>>) ->
         .unwrap_or_else(|_elapsed| late())
 }
 
-/// Repeats a request that is harmless to repeat, as long as the reason may pass by itself: the
-/// server is overloaded or starting, a connection was lost, a namespace is not there yet.
+/// Repeats a request that is harmless to repeat, as long as the error may be temporary: the
+/// server is overloaded or starting, a connection was lost, a namespace does not exist yet.
 pub(super) async fn patiently<T, F>(
     doing: &str,
     request: impl Fn() -> F,

@@ -50,7 +50,7 @@ impl Component {
     }
 }
 
-/// Asks one component, as often as somebody waits for it: the connection is kept between two questions.
+/// Probes one component, as often as a caller waits for it: the connection is kept between two probes.
 ///
 /// The API server must prove who it is and is shown our certificate. The controller manager and
 /// the scheduler serve certificates that they sign themselves; on the node's own loopback
@@ -61,7 +61,7 @@ pub struct Probe<'e> {
     kept: Mutex<Option<Kept>>,
 }
 
-/// A connection, which is driven beside each request.
+/// A connection, which is driven concurrently with each request.
 struct Kept {
     sender: SendRequest<Empty<Bytes>>,
     connection: BoxFuture<'static, ()>,

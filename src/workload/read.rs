@@ -1,6 +1,6 @@
-//! What the cluster's API says, as facts: whether it is ready, and then three rounds of requests,
-//! each side by side: what kinds there are, the objects of those kinds, and what an apply would
-//! make of ours.
+//! Facts from the cluster's API: whether it is ready, and then three rounds of concurrent requests:
+//! which kinds exist, the objects of those kinds, and what an apply would change in
+//! rke-operator's objects.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The pods of Deployments of ours that belong on several nodes: where they are, and one of them sent
-//! to another node.
+//! The pods of those of rke-operator's Deployments that are spread over several nodes: finds where they run, and
+//! evicts one so that it moves to another node.
 
 use std::{collections::BTreeMap, time::Duration};
 

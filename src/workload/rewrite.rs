@@ -1,9 +1,9 @@
-//! What is stored, written again as the API servers now write it, and the mark that says so.
+//! Rewrites stored objects as the API servers now write them, and sets the mark that says so.
 //!
-//! An API server writes an object that a patch does not change only when it is stored in another way than it would be
-//! now: so what was done is not done again, and a rewrite that was cut begins anew. Only names and versions come to us,
-//! never what an object holds. The mark is an annotation of the copy of the state: where etcd is put back to an older
-//! snapshot, it is put back too.
+//! When a patch does not change an object, an API server writes it only if it is stored in another form than it would
+//! be now: so objects that are done are not written again, and an interrupted rewrite can start over. Only names and
+//! versions come to us, never the content of an object. The mark is an annotation of the copy of the state: when etcd
+//! is restored from an older snapshot, the mark is restored with it.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use super::{WorkloadError, copy, objects::patiently, stored};
 const PAGE: u32 = 250;
 /// Objects that are written at once.
 const WIDTH: usize = 5;
-/// How often a list is begun anew that the server no longer remembers.
+/// How often a list is restarted whose continuation the server no longer has.
 const LISTS: usize = 5;
 
 const MARK: &str = "clusterprovisioner.rke.io/written-with";
@@ -38,7 +38,7 @@ pub async fn forget(client: &Client) -> Result<(), WorkloadError> {
 
 async fn set(client: &Client, mark: &Value) -> Result<(), WorkloadError> {
     let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), copy::NAMESPACE);
-    // Not who applies the copy: it stays when that is applied anew.
+    // Not the field manager that applies the copy: the mark stays when the copy is applied again.
     let params = PatchParams {
         field_manager: Some(format!("{}-encryption", super::FIELD_MANAGER)),
         ..PatchParams::default()

@@ -47,7 +47,7 @@ pub(super) async fn explain(
     }
 }
 
-/// Whether the server's quarrel is with the address: told by the field that it names.
+/// True if the server refuses the address: the error names its field.
 fn refuses_address(error: &WorkloadError) -> bool {
     let WorkloadError::Api { source, .. } = error else {
         return false;

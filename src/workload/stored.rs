@@ -95,8 +95,8 @@ async fn local(client: &Client) -> Result<Vec<(String, String)>, WorkloadError> 
         .collect())
 }
 
-/// A kind that has several versions is stored once. What cannot be listed, or not written, is not stored, unless it is
-/// named by itself.
+/// A kind that has several versions is stored once. A kind that cannot be listed is not stored; neither is one that
+/// cannot be patched, unless `wanted` names it explicitly.
 fn add(
     kinds: &mut Vec<ApiResource>,
     group: &str,

@@ -1,7 +1,7 @@
 //! The workload's API against an in-process TLS server and a state-based fake.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the in-process servers run beside the test"
+    reason = "the in-process servers run concurrently with the test"
 )]
 
 use std::{
@@ -76,7 +76,7 @@ impl Pki {
         }
     }
 
-    /// A server that bears `name` and asks for a certificate of this CA if `mutual`.
+    /// A server whose certificate has `name`, and that asks for a certificate of this CA if `mutual`.
     fn server(&self, name: &str, mutual: bool) -> TlsAcceptor {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (cert, key) = self.leaf(name);
@@ -152,7 +152,7 @@ async fn a_server_with_another_name_or_ca_and_a_client_of_another_ca_are_refused
     };
     let cases = [
         (
-            pki.server("somebody", true),
+            pki.server("another", true),
             pki.admin(),
             "invalid peer certificate",
         ),
@@ -593,7 +593,7 @@ async fn whatever_a_configuration_names_is_written_again() {
     assert_eq!(
         written(&["things.gone.example.com"]).await,
         "",
-        "nobody has them"
+        "no server has them"
     );
 }
 
@@ -663,7 +663,7 @@ async fn one_object_is_read_as_it_is_or_as_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_bears_our_label_no_more_is_not_pruned() {
+async fn an_object_that_no_longer_has_our_label_is_not_pruned() {
     let api = FakeApi::new();
     api.put(DAEMON_SET, json!({ "metadata": { "labels": {} } }));
     prune(&api.client(), &Kinds::default(), &[flannel()])
@@ -863,7 +863,7 @@ async fn what_is_not_there_is_not_tried() {
 
 // ---- waiting
 
-/// What was said to be waited for.
+/// What the wait reported that it waits for.
 #[derive(Default, Debug)]
 struct Heard(std::sync::Mutex<Vec<String>>);
 
@@ -940,9 +940,9 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
     let ear = heard.ear();
     let path = "/api/v1/namespaces/kube-system/pods/flannel-1";
     let workloads = [flannel()];
-    let nobody = BTreeSet::new();
+    let all_answer = BTreeSet::new();
     let mut wait = std::pin::pin!(await_workloads(
-        &client, &workloads, &nobody, PATIENCE, &ear
+        &client, &workloads, &all_answer, PATIENCE, &ear
     ));
     let mut said = Vec::new();
     let waiting = json!({ "waiting": {
@@ -1007,8 +1007,8 @@ async fn a_crash_loop_ends_the_wait_with_what_the_container_said() {
     api.put(DAEMON_SET, daemon_set(0));
     api.put(FLANNEL_POD, crashing(5));
     api.log_of(FLANNEL_POD, FLANNEL_LOG);
-    let (workloads, nobody) = ([flannel()], BTreeSet::new());
-    let wait = await_workloads(&client, &workloads, &nobody, PATIENCE, &ear);
+    let (workloads, all_answer) = ([flannel()], BTreeSet::new());
+    let wait = await_workloads(&client, &workloads, &all_answer, PATIENCE, &ear);
     let mut wait = std::pin::pin!(wait);
     let begun = tokio::time::Instant::now();
     for restarts in [5, 6] {
@@ -1083,8 +1083,8 @@ async fn workloads_that_are_late_are_no_failure() {
     api.put(DAEMON_SET, daemon_set(0));
     let heard = Heard::default();
     let ear = heard.ear();
-    let nobody = BTreeSet::new();
-    let waited = await_workloads(&api.client(), &[flannel()], &nobody, PATIENCE, &ear).await;
+    let all_answer = BTreeSet::new();
+    let waited = await_workloads(&api.client(), &[flannel()], &all_answer, PATIENCE, &ear).await;
     assert_eq!(
         waited,
         Waited::StillWaiting(
@@ -1094,7 +1094,7 @@ async fn workloads_that_are_late_are_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_nodes_that_nobody_hears_of_are_not_waited_for() {
+async fn pods_of_silent_nodes_are_not_waited_for() {
     let api = FakeApi::new();
     let mut one_short = daemon_set(1);
     one_short["status"]["desiredNumberScheduled"] = json!(2);
@@ -1126,7 +1126,7 @@ async fn a_replica_that_finds_no_node_is_not_waited_for_while_another_serves() {
     let api = FakeApi::new();
     let heard = Heard::default();
     let ear = heard.ear();
-    let nobody = BTreeSet::new();
+    let all_answer = BTreeSet::new();
     let silent = BTreeSet::from(["n2".into()]);
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -1136,8 +1136,11 @@ async fn a_replica_that_finds_no_node_is_not_waited_for_while_another_serves() {
         "spec": { "containers": [] },
     });
     api.put("/api/v1/namespaces/kube-system/pods/coredns-2", pod);
-    for (available, silent, ready) in [(1, &silent, true), (0, &silent, false), (1, &nobody, false)]
-    {
+    for (available, silent, ready) in [
+        (1, &silent, true),
+        (0, &silent, false),
+        (1, &all_answer, false),
+    ] {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "coredns", "namespace": "kube-system", "generation": 1},
@@ -1163,7 +1166,7 @@ async fn a_replica_that_finds_no_node_is_not_waited_for_while_another_serves() {
 
 /// Kubernetes makes another after minutes. One that it has made already is waited for.
 #[tokio::test(start_paused = true)]
-async fn what_is_on_silent_nodes_alone_is_told_and_not_waited_for() {
+async fn what_is_on_silent_nodes_alone_is_reported_and_not_waited_for() {
     let api = FakeApi::new();
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -1267,7 +1270,7 @@ fn web() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cordon_bears_our_mark_and_only_such_a_one_is_taken_back() {
+async fn a_cordon_has_our_annotation_and_only_such_a_cordon_is_removed() {
     let api = FakeApi::new();
     let (client, name) = (api.client(), "n1".into());
     api.put(NODE, node("True"));
@@ -1442,7 +1445,10 @@ async fn pods_that_belong_on_several_nodes_are_read_and_those_that_end_are_not()
         .collect();
     assert_eq!(pods, [("one", Some("n1")), ("two", None)]);
     let without = read(&api.client(), &of_flannel()).await.unwrap();
-    assert!(without.replicas.is_empty(), "nobody asks for others");
+    assert!(
+        without.replicas.is_empty(),
+        "no other replicas are asked for"
+    );
 }
 
 #[tokio::test(start_paused = true)]

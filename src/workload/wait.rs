@@ -41,11 +41,11 @@ pub enum Waited {
     StillWaiting(String),
 }
 
-/// Is told what is waited for, and how often that was looked at. Who waits no longer drops the
-/// future: every wait only watches.
+/// Called with what is waited for, and how often that was checked. To stop waiting, the caller drops the
+/// future: a wait only watches.
 pub type Waiting<'a> = &'a (dyn Fn(String, u64) + Send + Sync);
 
-/// How often it is looked whether a pod waits for its image: no change of the pod says so.
+/// How often a wait checks whether a pod waits for its image: the pod does not change when it does.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether anything is left.

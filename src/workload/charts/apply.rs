@@ -30,7 +30,7 @@ const GIVEN: [&str; 2] = ["default", "kube-system"];
 pub struct ChartApply<'a> {
     /// The add-on.
     pub name: &'a str,
-    /// Where what has no namespace of its own belongs.
+    /// The namespace of objects that name none.
     pub namespace: &'a str,
     /// Of all that it was rendered from.
     pub digest: &'a Digest,
@@ -39,10 +39,10 @@ pub struct ChartApply<'a> {
 }
 
 /// Applies a chart's objects: namespaces and definitions first, hooks in their place. Server-side apply,
-/// forced: the fields that are rendered are ours. What somebody else made under one of the names is refused before
-/// anything is written. What an earlier rendering had and this one has not is
-/// pruned; gives what of that stays. The record lists all of it before the first is applied, and has the
-/// digest when all is done: wherever this ends, it may be begun again.
+/// forced: rke-operator owns the rendered fields. If another owner's object has one of the names, the chart is refused
+/// before anything is written. Objects of an earlier rendering that this one does not have are pruned; those that stay
+/// are returned. The record lists all objects before the first is applied, and gets the digest when all is done:
+/// wherever this is interrupted, it can be repeated.
 pub async fn apply_chart(
     client: &Client,
     kinds: &Kinds,
@@ -247,7 +247,7 @@ impl<'a> Scopes<'a> {
             defined.or_else(|| self.kinds.get(&kind).map(|known| known.has_namespace()));
         let metadata = &mut value["metadata"];
         metadata["labels"][label::CHART] = chart.name.into();
-        // A kind that nobody knows is refused when it is applied.
+        // An unknown kind is refused when it is applied.
         if namespaced.unwrap_or(true) {
             let own = metadata["namespace"].as_str().unwrap_or_default();
             if own.is_empty() {

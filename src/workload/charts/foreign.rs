@@ -1,4 +1,4 @@
-//! Objects that have a name of a chart's and that somebody else made.
+//! Objects that have a name of a chart's object and belong to another owner.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{Client, ResourceExt};
@@ -11,9 +11,9 @@ use crate::{
 /// How many are looked at at once.
 const WIDTH: usize = 8;
 
-/// Refuses to take over what this chart did not make: it would be changed now, and deleted with the chart. What
-/// the record lists is the chart's; so is what bears its label, which anybody may give. A namespace is shared:
-/// it is never deleted.
+/// Refuses to take over objects that this chart did not create: they would be changed now, and deleted with the chart.
+/// An object is the chart's if the record lists it or it has the chart's label, which anyone may set. A namespace is
+/// shared: it is never deleted.
 pub(super) async fn refuse(
     client: &Client,
     kinds: &Kinds,
@@ -125,11 +125,11 @@ metadata: {name: controller}
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_bears_the_charts_label_is_the_charts() {
+    async fn an_object_with_the_charts_label_is_the_charts() {
         let api = FakeApi::new();
         api.put(MAP, theirs(Some("nginx")));
         apply(&api).await.unwrap();
-        // Whoever takes the label away later has not made it.
+        // Removing the label later does not make the object another owner's.
         let mut live = api.get(MAP).unwrap();
         live["metadata"]["labels"] = json!({});
         api.put(MAP, live);

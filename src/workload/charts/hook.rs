@@ -24,7 +24,7 @@ pub(super) fn is_job(object: &ObjectRef) -> bool {
     object.api_version == "batch/v1" && object.kind == "Job"
 }
 
-/// Takes away the one that an earlier run left: a Job runs once.
+/// Deletes the Job that an earlier run left: a Job runs once.
 pub(super) async fn clear(
     client: &Client,
     chart: &str,

@@ -33,8 +33,8 @@ pub async fn prune_chart(
     Ok(stay)
 }
 
-/// Deletes these, in the opposite order. A namespace stays, for others may have put something into it; so
-/// does a definition of a kind of which there are objects, which would go with it. Those are given back.
+/// Deletes these, in the opposite order. A namespace stays, because others may have created something in it; so
+/// does the definition of a kind that has objects, because they would be deleted with it. Those are returned.
 pub(super) async fn objects(
     client: &Client,
     kinds: &Kinds,

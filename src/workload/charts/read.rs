@@ -101,8 +101,8 @@ pub(super) fn of(metadata: &ObjectMeta) -> LiveObject {
     }
 }
 
-/// Digest of the names of the fields that are ours. Whoever changes one of them by anything but another
-/// apply of ours takes it over.
+/// Digest of the names of the fields that rke-operator owns. Any client that changes one of them, other than by
+/// rke-operator's apply, takes it over.
 fn fields(metadata: &ObjectMeta) -> String {
     let mut managed = metadata.managed_fields.iter().flatten();
     let ours = managed.find(|entry| {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_api_server_takes_any_more_is_said_in_other_words() {
+    fn what_api_servers_no_longer_accept_is_rewritten() {
         let output = "---\n{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: a}, \
                       spec: {maxUnavailable: 1, selector: null}}\n---\n\
                       {apiVersion: policy/v1beta1, kind: Other, metadata: {name: b}, \
