@@ -345,8 +345,8 @@ impl World<'_> {
             && (never_encrypted || self.is_done(mark.as_deref(), true))
     }
 
-    /// Everything that is stored was written with what is wanted. An earlier release wrote only what is of Kubernetes'
-    /// core, and marked that by the name alone: where it also took the other keys away, nothing is left to be done.
+    /// True when everything that is stored was written with what is wanted. An earlier release rewrote only kinds of
+    /// the core API group, and marked that by the name alone: where it also removed the other keys, nothing is left to do.
     fn is_done(&self, mark: Option<&str>, all_last: bool) -> bool {
         let name = self.name(self.goal);
         mark.is_some_and(|mark| {
@@ -355,7 +355,7 @@ impl World<'_> {
         })
     }
 
-    /// Any entry of the state names what is not of Kubernetes' core.
+    /// True when an entry of the state names kinds outside the core API group.
     fn beyond_core(&self) -> bool {
         let all = self.sources.iter();
         all.flat_map(|source| source.providers.keys())

@@ -103,7 +103,7 @@ impl Service<'_> {
                 View::OwnFiles => {
                     binds.insert(bind.target.clone(), bind);
                 }
-                // It sees the whole node: what lies where it lies needs no bind.
+                // It sees the whole node: a path that is the same inside and outside needs no bind.
                 View::Host if bind.source == bind.target => {}
                 View::Host => {
                     return Err(DesiredError::HostView {

@@ -207,13 +207,13 @@ impl Context {
         looks.remove(uid);
     }
 
-    /// Tells that a pass goes on.
+    /// Reports that a reconcile is making progress.
     pub(super) fn beat(&self) {
         self.health.beat();
     }
 
-    /// Resolves when a run for `view` must end: told to, the object is no longer that one, or one of the objects and files
-    /// that it was read from has other contents (invariant 9). A label that a Secret gets is no reason.
+    /// Resolves when a run for `view` must end: by the stop signal, because the object is another one, or because one of
+    /// the objects and files that it was read from has other contents (invariant 9). A label that a Secret gets is no reason.
     pub(super) async fn outdated(&self, view: &ClusterObject, read: &[SourceVersion]) -> StopCause {
         let about = view.object_ref();
         let mut news = self.caches.news.clone();
@@ -337,7 +337,7 @@ pub(super) fn labels(cluster: &str) -> BTreeMap<String, String> {
     )])
 }
 
-/// Why a pass ended without a result: the management cluster's API. Tried again with backoff.
+/// Why a reconcile ended without a result: the management cluster's API. Retried with backoff.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(super) struct ReconcileError(#[from] pub(super) kube::Error);

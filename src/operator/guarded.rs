@@ -58,17 +58,17 @@ impl Interrupted {
             .unwrap_or_else(|| "no message".to_owned());
         let class = ErrorClass::Bug;
         // The message of a panic may quote anything: it goes to the log only.
-        tracing::error!(why, "a pass panicked");
+        tracing::error!(why, "a reconcile panicked");
         Self {
             class,
             condition: reasons::by_class(class, Reason::InternalError),
-            text: "the operator has a bug and gave up on this pass; its log has the details"
+            text: "the operator has a bug and gave up on this reconcile; its log has the details"
                 .to_owned(),
         }
     }
 }
 
-/// Runs a pass to its end, whatever the end is, and counts it.
+/// Runs a reconcile to its end, whatever its result, and counts it.
 pub(super) async fn caught(
     ctx: &Context,
     controller: Controller,

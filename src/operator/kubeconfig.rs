@@ -341,7 +341,7 @@ fn status(object: &Kubeconfig, told: &Told, now: Timestamp) -> KubeconfigStatus 
         renew_at,
     };
     match &object.status {
-        // What was handed out is valid until then, whatever became of its Secret and its Cluster.
+        // The issued kubeconfig is valid until then, even if its Secret or its Cluster is gone.
         Some(old) if told.dates.is_none() => KubeconfigStatus {
             user: next.user.or_else(|| old.user.clone()),
             server: next.server.or_else(|| old.server.clone()),

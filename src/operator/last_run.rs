@@ -78,7 +78,7 @@ impl Ledger {
     }
 }
 
-/// What became of the run as a whole; its last iteration tells the rest.
+/// The result of the run as a whole; its last iteration has the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// It came to its end.

@@ -428,7 +428,7 @@ pub(super) async fn forget_approval(ctx: &Context, view: &ClusterObject) -> kube
     forget(ctx, view, &used).await
 }
 
-/// Takes those annotations away, unless a person has written others since this pass read them.
+/// Removes those annotations, unless a user has written others since this reconcile read them.
 async fn forget(ctx: &Context, view: &ClusterObject, used: &[(&str, bool)]) -> kube::Result<()> {
     let used = used.iter().filter(|(_, used)| *used);
     let used: BTreeMap<&str, Value> = used.map(|(key, _)| (*key, Value::Null)).collect();

@@ -177,7 +177,7 @@ impl RemovalError {
     }
 }
 
-/// How far a pass came.
+/// How far a reconcile got.
 enum RemovalProgress {
     /// Nothing of the cluster is left, and that was seen.
     Removed,
@@ -226,7 +226,7 @@ impl RemovalReconcile<'_> {
         self.end = left.and_then(|left| Instant::now().checked_add(left));
         let attempt = match left {
             None => self.attempt().await,
-            // Nothing in a pass outlives the deadline, whatever it waits for.
+            // Nothing in a reconcile outlives the deadline, whatever it waits for.
             Some(left) => match tokio::time::timeout(left, self.attempt()).await {
                 Ok(attempt) => attempt,
                 Err(_) => return self.orphan(Left::Late).await,

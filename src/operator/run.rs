@@ -1,5 +1,5 @@
-//! One run for one object: stopped when the object changes, told to the status and
-//! to events as it goes. The sinks never hold the run up for longer than one write.
+//! One run for one object: it is stopped when the object changes, and reports to the status and
+//! as events while it runs. The sinks never delay the run for longer than one write.
 
 use std::{convert::Infallible, time::Duration};
 

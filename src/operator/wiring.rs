@@ -50,7 +50,7 @@ const FILL: Duration = Duration::from_secs(60);
 /// Why the controllers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// They were told to stop.
+    /// The stop signal.
     Stopped,
     /// They could not read the objects.
     Unread,

@@ -351,8 +351,8 @@ fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
     violations
 }
 
-/// False where the step replaces what has ended, and takes nothing away; and where a member of etcd without a quorum gets
-/// another certificate: the members reach each other only when all have theirs.
+/// False where the step replaces a container that has exited, so that nothing is stopped; and where a member of etcd
+/// without a quorum gets another certificate: the members reach each other only when all have theirs.
 fn runs(component: Component, step: &Step, have: &Actual) -> bool {
     let serves = matches!(
         have.etcd.quorum,

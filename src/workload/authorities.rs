@@ -176,7 +176,7 @@ pub async fn restart_pods(
     authority: &str,
 ) -> Result<(), WorkloadError> {
     let kinds = Kinds::default();
-    // Not who applies the add-on: the mark stays when that is applied again.
+    // Not the field manager that applies the add-on: the mark stays when the add-on is applied again.
     let params = PatchParams {
         field_manager: Some(format!("{}-authorities", super::FIELD_MANAGER)),
         ..PatchParams::default()

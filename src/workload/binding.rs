@@ -26,7 +26,7 @@ pub struct UserBinding {
     pub role: String,
 }
 
-/// What became of a binding.
+/// The result of ensuring a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// It was as it must be.

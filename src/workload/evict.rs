@@ -199,7 +199,7 @@ pub(super) async fn on_node(client: &Client, node: &NodeName) -> Result<Vec<Pod>
     Ok(all.items)
 }
 
-/// What became of the request for an eviction, and what is waited for.
+/// The result of the request for an eviction, and what is waited for.
 pub(super) enum Eviction {
     /// The pod is on its way, or gone.
     Ends(String),

@@ -78,8 +78,8 @@ async fn apply(
     Ok(())
 }
 
-/// Marks an object that is there and not of any add-on: it is changed, but others made it. Of another field
-/// manager, or the next apply would take the mark away.
+/// Marks an object that exists and belongs to no add-on: it is changed, but others created it. The mark has another
+/// field manager, because otherwise the next apply would remove it.
 async fn mark_found(api: &Api<DynamicObject>, object: &ObjectRef) -> Result<(), WorkloadError> {
     let doing = format!("read {object}");
     let live = patiently(&doing, || api.get_opt(&object.name)).await?;

@@ -19,7 +19,7 @@ use crate::{facts::NODE_META, model::NodeName};
 /// Where kubelets have their leases.
 const KUBELETS: &str = "kube-node-lease";
 
-/// What became of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// How many objects were deleted.

@@ -377,8 +377,8 @@ fn widgets(name: &str, resources: &[&str]) -> Source {
     }
 }
 
-/// E4: the mark of an earlier release says nothing of what is not of Kubernetes' core. Its key stays until all of it was
-/// written again; where that release has taken it away already, nothing is done.
+/// E4: the mark of an earlier release says nothing about kinds outside the core API group. Their key stays until all
+/// of them were rewritten; where that release has removed it already, nothing is done.
 #[test]
 fn what_was_not_written_again_stays_readable() {
     let sources = vec![

@@ -16,7 +16,7 @@ use crate::{
     model::{Component, NodeName, Role},
 };
 
-/// A certificate that lies on a node.
+/// A certificate on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CertKind {
     /// etcd, as a server, as a peer, and for `etcdctl` in its container.

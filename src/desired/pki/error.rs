@@ -263,7 +263,7 @@ fn nowhere(silent: &[NodeName]) -> String {
 const ELSEWHERE: &str = "if this config describes that cluster, run the command in the folder that has its state, \
     `<config>.rke-operator.json`, or copy that file next to this config";
 
-/// How a lost state is had back.
+/// The hint how to recover a lost state.
 fn recover_hint(id: &str) -> Cow<'static, str> {
     format!(
         "if this config describes that very cluster and its state was lost, it is read back with \

@@ -63,7 +63,7 @@ impl Reconcile<'_> {
         let ended = Box::pin(run).await;
         drop(running);
         let id = self.status.identity(&*environment.store).await;
-        // What became of it is not known yet, and the object must not look settled.
+        // Its result is not known yet, and the object must not look settled.
         let mut conditions = base.clone();
         conditions.set(purpose.condition(), purpose.reason(), purpose.starting());
         self.status

@@ -14,7 +14,7 @@ use crate::{
     state::ClusterState,
 };
 
-/// What became of one that did not end well.
+/// Why one did not succeed.
 pub(super) enum NotDone {
     /// It is tried again.
     Yet(String, ErrorClass),

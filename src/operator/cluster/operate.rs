@@ -48,7 +48,7 @@ const FAILED: &str = "; the last one failed: ";
 /// When one that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What becomes of the pass after its operation.
+/// How the reconcile continues after its operation.
 pub(super) enum Operated {
     /// It is over.
     Stops(Action),
@@ -200,7 +200,7 @@ impl Reconcile<'_> {
         self.plan(operation, goal, &errand, wanted, &asked).await
     }
 
-    /// What there is to do; the error is what becomes of the pass where that cannot be seen.
+    /// The iteration with what there is to do; the error says how the reconcile continues if the survey fails.
     async fn iteration<'w>(
         &mut self,
         operation: &Operation<'_>,

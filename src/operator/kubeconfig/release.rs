@@ -28,7 +28,7 @@ use crate::{
 /// How long it is tried, counted from the deletion; one attempt always takes place.
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
 
-/// What became of the user's binding.
+/// The result of deleting the user's binding.
 enum Unbound {
     /// It is gone.
     Done,

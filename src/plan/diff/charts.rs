@@ -1,6 +1,6 @@
-//! Which charts are to be rendered and applied, and where. Pure. What decides is what a chart is rendered
-//! from, against the record in the cluster, and what became of the objects that the record lists; never
-//! how a rendering comes out.
+//! Which charts are to be rendered and applied, and where. Pure. This depends on a chart's inputs, compared with the
+//! record in the cluster, and on the present state of the objects that the record lists; never on the rendered
+//! output.
 
 use super::{
     Cause, FieldChange,

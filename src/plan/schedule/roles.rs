@@ -1,7 +1,7 @@
-//! A node that stays and has fewer roles: what it gives up, in the order in which nothing relies on it any
-//! more. Pure.
+//! A node that stays and has fewer roles: removes the components that it gives up, each when nothing relies on it
+//! any more. Pure.
 //!
-//! It comes last, as nodes that leave do: the proxies of the others ask other API servers by then, and the
+//! This comes last, as for nodes that leave: by then the proxies of the others use other API servers, and the
 //! API servers other members. Then, one node after the other: its API server and controllers go, its own
 //! proxy starts on their port at once, so that its kubelet is without the API for a moment only; its
 //! member leaves etcd; and the next survey sees keys and files that nothing reads any more, which are

@@ -48,7 +48,7 @@ pub(super) async fn clear(
     Ok(())
 }
 
-/// Waits for its end, and takes it away. One that failed stays, for its log.
+/// Waits until the Job has finished, and deletes it. A failed one stays, for its log.
 pub(super) async fn finish(
     client: &Client,
     chart: &str,

@@ -1,4 +1,4 @@
-//! What became of the objects that the records list.
+//! The present state of the objects that the records list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
