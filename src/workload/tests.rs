@@ -942,7 +942,11 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
     let workloads = [flannel()];
     let all_answer = BTreeSet::new();
     let mut wait = std::pin::pin!(await_workloads(
-        &client, &workloads, &all_answer, PATIENCE, &ear
+        &client,
+        &workloads,
+        &all_answer,
+        PATIENCE,
+        &ear
     ));
     let mut said = Vec::new();
     let waiting = json!({ "waiting": {
