@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-pub(super) const NO_CLUSTER: BTreeSet<ClusterId> = BTreeSet::new();
+pub(super) const NONE_HELD: BTreeSet<ClusterId> = BTreeSet::new();
 pub(super) const NO_NODE: BTreeSet<NodeName> = BTreeSet::new();
 
 pub(crate) fn now() -> jiff::Timestamp {
@@ -281,7 +281,7 @@ pub(super) fn reuse_or_issue_at(
         service_account_key: None,
         authorities: None,
         restore: None,
-        held_elsewhere: &NO_CLUSTER,
+        held_elsewhere: &NONE_HELD,
         lose: &NO_NODE,
         clean: &NO_NODE,
         given: None,

@@ -13,7 +13,7 @@ use crate::{
     config::Intent,
     desired::{
         Desired,
-        fixture::{NO_CLUSTER, NO_NODE, applied, blank, desired, down, intent_of, now},
+        fixture::{NO_NODE, NONE_HELD, applied, blank, desired, down, intent_of, now},
     },
     error::Explain as _,
     facts::{Actual, HostView},
@@ -106,7 +106,7 @@ fn rotated_keys(
         service_account_key,
         authorities: None,
         restore: None,
-        held_elsewhere: &NO_CLUSTER,
+        held_elsewhere: &NONE_HELD,
         lose: &NO_NODE,
         clean: &NO_NODE,
         given: given.as_ref(),

@@ -23,7 +23,7 @@ use crate::{
     desired::{
         Desired,
         fixture::{
-            NO_CLUSTER, NO_NODE, applied, blank, claim, desired, down, facts, intent, intent_of,
+            NO_NODE, NONE_HELD, applied, blank, claim, desired, down, facts, intent, intent_of,
             now, reuse_or_issue, reuse_or_issue_at, up,
         },
     },
@@ -1100,7 +1100,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
     let error = reconcile(&intent, &have, &context).unwrap_err();
     assert!(matches!(error, PkiError::RecoverHeld { .. }), "{error}");
     let free = PkiContext {
-        held_elsewhere: &NO_CLUSTER,
+        held_elsewhere: &NONE_HELD,
         ..context
     };
     reconcile(&intent, &have, &free).unwrap();
@@ -1166,7 +1166,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
             service_account_key: None,
             authorities: None,
             restore: None,
-            held_elsewhere: &NO_CLUSTER,
+            held_elsewhere: &NONE_HELD,
             lose,
             clean: &NO_NODE,
             given: None,
