@@ -87,7 +87,7 @@ fn not_inferred(error: &InferConfigError) -> String {
         Err(InClusterError::ReadEnvironmentVariable(_))
     );
     match kubeconfig.and_then(missing) {
-        Some(missing) if no_pod => format!("{missing}, and this is no pod of a cluster"),
+        Some(missing) if no_pod => format!("{missing}, and rke-operator does not run in a pod"),
         Some(_) | None => with_causes(error),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     problem::{Place, Problem},
+    references::REFERENCE,
     schema::{Below, Key, ROOT},
     tree::{Node, Value},
 };
@@ -141,6 +142,16 @@ impl<'a> Cursor<'a> {
     /// What YAML makes of it; null when absent.
     pub(super) fn json(&self) -> serde_json::Value {
         self.node.map_or(serde_json::Value::Null, Node::to_json)
+    }
+
+    /// True for a reference to another object, which only a `Cluster` may have in the place of a value.
+    pub(super) fn is_reference(&self) -> bool {
+        match self.value() {
+            Some(Value::Map(entries)) => {
+                matches!(entries.as_slice(), [only] if [REFERENCE, "configMapKeyRef"].contains(&only.key.as_str()))
+            }
+            Some(Value::Null | Value::Scalar(_) | Value::List(_)) | None => false,
+        }
     }
 
     /// True when it says nothing, at any depth.

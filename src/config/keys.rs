@@ -102,7 +102,7 @@ mod tests {
             row.map(|row| row.support.clone())
         };
         assert_eq!(of("nodes[]", "address"), Some(Support::Works));
-        assert_eq!(of("", "rotate_encryption_key"), Some(Support::Later));
+        assert_eq!(of("", "prefix_path"), Some(Support::Later));
         assert_eq!(of("ingress", "provider"), Some(Support::Works));
         assert_eq!(of("", "no_such_key"), None);
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::model::Secret;
 
 /// The only entry of a value that is a reference.
-const REFERENCE: &str = "secretKeyRef";
+pub(super) const REFERENCE: &str = "secretKeyRef";
 
 /// Keys whose value is a text that holds YAML; the value of another key of no type is YAML itself.
 const TEXTS: [&str; 2] = ["addons", "config_file"];

@@ -4,6 +4,7 @@
 use super::{
     cursor::Cursor,
     problem::Problem,
+    references::REFERENCE,
     schema::{
         Answer, Below, ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, Key, Kind, NETWORK, NODE, ROOT,
         SERVICES,
@@ -94,6 +95,12 @@ fn is_anchor(at: &Cursor<'_>, key: &str) -> bool {
 }
 
 fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
+    // Other mappings whose names are the user's may have one of this name.
+    let is_open = matches!(key.kind, Kind::Map | Kind::Any) && !key.secret;
+    if key.answer == Answer::Used && at.is_reference() && !is_open {
+        found.problems.push(reference(at));
+        return;
+    }
     match key.answer {
         Answer::Used => match key.kind.below() {
             Below::Section(keys) => map_keys(at, keys, found),
@@ -101,6 +108,7 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
             Below::Nothing => {
                 duplicates_within(at, key, found);
                 single(at, key, found);
+                references_within(at, key, found);
             }
         },
         Answer::Same(_) => of_its_type(at, key, found),
@@ -126,6 +134,49 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
             }
         }
     }
+}
+
+const REFERENCES: &str = "a reference to a Secret cannot stand here";
+
+/// Of an object, references to Secrets are replaced before anything is validated: what is left has no effect.
+fn reference(at: &Cursor<'_>) -> Problem {
+    let file = match at.path().rsplit('.').next() {
+        Some("ssh_key") => ", or its file as `ssh_key_path`",
+        Some("ssh_cert") => ", or its file as `ssh_cert_path`",
+        Some(_) | None => "",
+    };
+    at.problem(REFERENCES).hint(format!(
+        "write the value itself{file}: `{REFERENCE}` is for the secret values in `spec.config` of a `Cluster` object"
+    ))
+}
+
+/// References among the items of a list, or the values of a mapping, that has texts.
+fn references_within(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
+    let inner = match key.kind {
+        Kind::List => at.items(),
+        Kind::Map => at.entries().into_iter().map(|(_, value)| value).collect(),
+        Kind::Text
+        | Kind::Bool
+        | Kind::Number
+        | Kind::Duration
+        | Kind::Any
+        | Kind::Section(_)
+        | Kind::Each(_) => Vec::new(),
+    };
+    let references = inner.iter().filter(|value| value.is_reference());
+    found.problems.extend(references.map(reference));
+}
+
+/// Leaves out what else is wrong with the place of a reference: that it is a mapping, or that a value is missing.
+pub(super) fn without_echoes(problems: &mut Vec<Problem>) {
+    let references = problems.iter();
+    let references = references.filter(|problem| problem.message == REFERENCES);
+    let paths: Vec<String> = references.map(|problem| problem.path.clone()).collect();
+    let is_at = |path: &str| {
+        let mut rests = paths.iter().filter_map(|at| path.strip_prefix(at));
+        rests.any(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    problems.retain(|problem| problem.message == REFERENCES || !is_at(&problem.path));
 }
 
 /// One value where the key has one, also where its owner has no effect and nobody reads it.
@@ -292,6 +343,12 @@ fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
     {
         return problem.hint(format!("write it as `{right}`"));
     }
+    if at.path().is_empty() && OF_OBJECTS.contains(&entry.key.as_str()) {
+        return problem.hint(format!(
+            "remove it here: `{}` belongs to the `spec` of a `Cluster` object, next to `config`",
+            entry.key
+        ));
+    }
     if let Some(place) = owner(&entry.key) {
         return problem.hint(format!("`{}` belongs {place}", entry.key));
     }
@@ -306,6 +363,18 @@ fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
         None => problem.hint("remove it: RKE has no such key, and ignores it"),
     }
 }
+
+/// Keys of a `Cluster` object that stand next to its config.
+const OF_OBJECTS: [&str; 8] = [
+    "changes",
+    "configFrom",
+    "configPath",
+    "deletion",
+    "deletionProtection",
+    "drift",
+    "paused",
+    "ssh",
+];
 
 /// Where a key that stands in the wrong place belongs.
 fn owner(name: &str) -> Option<&'static str> {

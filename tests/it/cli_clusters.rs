@@ -289,7 +289,7 @@ async fn what_the_management_cluster_refuses_has_a_cause_and_a_cure() {
     );
     let none = site.run_with("missing", &["describe", "a"]).await;
     assert_eq!(none.code, Some(1), "{none}");
-    let why = "error: no kubeconfig for the management cluster: `[DIR]/missing` does not exist, and this is no pod of a cluster\n";
+    let why = "error: no kubeconfig for the management cluster: `[DIR]/missing` does not exist, and rke-operator does not run in a pod\n";
     assert!(none.stderr.contains(why), "{none}");
     let none = site.run(&["status", "-A", "--kubeconfig", "nowhere"]).await;
     assert_eq!(none.code, Some(1), "{none}");

@@ -107,7 +107,7 @@ pub(super) fn unique(items: &[Cursor<'_>], found: &mut Found) {
             Some(_) if others.iter().all(|one| is_apart(one)) && apart_ports(others) => {}
             Some(other) => {
                 found.problem(taken(&at, other, "address").detail(address.clone()).hint(
-                    "a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a \
+                    "list each node once; nodes behind one address need a `port` each, an `internal_address` and a \
                      `hostname_override`",
                 ));
                 continue;

@@ -158,6 +158,9 @@ fn keys(at: &Cursor<'_>, found: &mut Found) -> Option<AccessKeys> {
             secret: Secret::new(word.to_owned()),
         }),
         (None, None) => None,
+        // Anything else that stands there is a problem already.
+        (Some(_), None) if !secret.has_nothing() => None,
+        (None, Some(_)) if !access.has_nothing() => None,
         (Some(_), None) => {
             found.problem(at.problem("has an `access_key` and no `secret_key`"));
             None

@@ -145,7 +145,7 @@ pub(super) fn etcd_release(image: &str) -> Option<Minor> {
     (major == 3).then_some(Minor { major, minor })
 }
 
-/// Whether an image has etcd as its makers publish it, by its name.
+/// Whether an image has etcd as it is published upstream, by its name.
 pub(super) fn is_known_etcd(image: &str) -> bool {
     let repository = repository_of(image);
     let name = repository.rsplit('/').next().unwrap_or(repository);

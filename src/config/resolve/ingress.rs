@@ -35,7 +35,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Ingress> {
         "nginx" => {
             if !provider.is_empty() {
                 let problem = provider.problem(
-                    "ingress-nginx was retired by its makers in March 2026: it gets no more fixes",
+                    "ingress-nginx was retired upstream in March 2026: it gets no more fixes",
                 );
                 found.warning(problem.hint("on a new cluster write `provider: traefik`"));
             }

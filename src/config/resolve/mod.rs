@@ -160,6 +160,7 @@ impl Intent {
         }
         let mut found = Found::walked(&config.root());
         let intent = cluster::read(&config.root(), sources, catalogue, &mut found);
+        validate::without_echoes(&mut found.problems);
         match (intent, Problems::new(found.problems)) {
             (Some(intent), None) => {
                 found.warnings.sort_by_key(Problem::position);

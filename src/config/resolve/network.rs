@@ -83,8 +83,8 @@ fn plugin<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
         None => return Some(at.default()),
         Some(known) if at.words().contains(&known) => return Some(known),
         Some("weave") => (
-            "weave is not supported: its makers have ended it, and RKE left it in 1.30",
-            "write `plugin: canal`; on a new cluster that is all",
+            "weave is not supported: it was discontinued, and RKE removed it in 1.30",
+            "write `plugin: canal`: a new cluster needs nothing else",
         ),
         Some("aci") => (
             "Cisco ACI's plugin is not supported: no release here has it",

@@ -86,14 +86,14 @@ fn nodes_behind_one_address_are_told_apart() {
     assert_eq!(intent.nodes.len(), 2);
     assert_snapshot!(bad(&two("port: 2201, hostname_override: a", "port: 2202, hostname_override: b")), @"
     `nodes[1].address` (line 3): `nodes[0]` (line 2) has this address, too | 203.0.113.1
-      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+      list each node once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
     assert_snapshot!(bad(&two(
         "internal_address: 10.0.0.1, hostname_override: a",
         "port: 22, internal_address: 10.0.0.2, hostname_override: b"
     )), @"
     `nodes[1].address` (line 3): `nodes[0]` (line 2) has this address, too | 203.0.113.1
-      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+      list each node once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
     assert_snapshot!(bad(&two(
         "port: 2201, internal_address: 10.0.0.1, hostname_override: a",

@@ -88,6 +88,9 @@ fn login(item: &Cursor<'_>, url: &str, found: &mut Found) -> Option<RegistryLogi
             user: name.to_owned(),
             password: Secret::new(word.to_owned()),
         }),
+        // Anything else that stands there is a problem already.
+        (Some(_), None) if !password.has_nothing() => None,
+        (None, Some(_)) if !user.has_nothing() => None,
         (Some(_), None) => {
             found.problem(item.problem("has a `user` and no `password`"));
             None

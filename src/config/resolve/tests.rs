@@ -401,7 +401,7 @@ fn nodes_and_roles() {
     let twice = "  - address: 192.0.2.10\n    user: root\n    role: [worker]\nnetwork:";
     assert_snapshot!(bad(&with("network:", twice)), @"
     `nodes[1].address` (line 5): `nodes[0]` (line 2) has this address, too | 192.0.2.10
-      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+      list each node once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
 }
 
@@ -697,8 +697,8 @@ network: {plugin: weave}
 dns: {provider: kube-dns}
 ingress: {provider: haproxy}
 monitoring: {provider: prometheus}"), @"
-    `network.plugin` (line 2): weave is not supported: its makers have ended it, and RKE left it in 1.30
-      write `plugin: canal`; on a new cluster that is all
+    `network.plugin` (line 2): weave is not supported: it was discontinued, and RKE removed it in 1.30
+      write `plugin: canal`: a new cluster needs nothing else
     `dns.provider` (line 3): kube-dns is not run: Kubernetes moved to CoreDNS in 1.13, and no release here has it
       write `provider: coredns`: upstreamnameservers, stubdomains and the name of the Service stay as they are
     `ingress.provider` (line 4): unknown ingress controller | haproxy
@@ -714,6 +714,8 @@ bastion_host: {address: 192.0.2.1, user: jump, pasword: x}
 prefix_path: /opt/rke
 ssh_agent_auth: true
 rotate_certificates: {}
+rotate_encryption_key: true
+restore: {restore: true, snapshot_name: a}
 cloud_provider: {name: aws, awsCloudProvider: {global: {zone: a}}}
 upgrade_strategy: {max_unavailable_worker: 10%}
 services:
@@ -733,13 +735,17 @@ services:
     `prefix_path` (line 12): is not supported yet
       remove `prefix_path`, or write `/`
     `rotate_certificates` (line 14): is not supported
-      remove it: `rke-operator cert rotate` does it when you ask
-    `cloud_provider.name` (line 15): no release here has a cloud provider of this name built in
+      remove it: `rke-operator cert rotate` (a `Cluster` has the `ClusterOperation` of the type `RotateCertificates`) replaces certificates
+    `rotate_encryption_key` (line 15): is not supported
+      remove it: `rke-operator encrypt rotate-key` (a `Cluster` has the `ClusterOperation` of the type `RotateEncryptionKey`) replaces the key
+    `restore` (line 16): is not supported
+      remove it: `rke-operator etcd snapshot-restore --name NAME` (a `Cluster` has the `ClusterOperation` of the type `Restore`) restores a snapshot
+    `cloud_provider.name` (line 17): no release here has a cloud provider of this name built in
       write `name: external`, and install the cloud's own controller manager and CSI driver
-    `cloud_provider.awsCloudProvider` (line 15): is not supported
+    `cloud_provider.awsCloudProvider` (line 17): is not supported
       Kubernetes has no cloud provider built in any more: write `name: external`, and give these settings to the cloud's own controller manager
-    `services.kube-api.secrets_encryption_config.custom_config.resources` (line 22): must be a list of mappings, at least one
-    `services.kubelet.infra_container_image` (line 24): is not supported
+    `services.kube-api.secrets_encryption_config.custom_config.resources` (line 24): must be a list of mappings, at least one
+    `services.kubelet.infra_container_image` (line 26): is not supported
       write `pod_infra_container` under `system_images`
     ");
 }
@@ -979,7 +985,7 @@ fn many_nodes_need_each_role_and_addresses_of_their_own() {
     `nodes[1].internal_address` (line 3): `nodes[0]` (line 2) has this address, too | 10.0.0.1
     `nodes[2].internal_address` (line 4): `nodes[0]` (line 2) has this address, too | 192.0.2.1
     `nodes[3].address` (line 5): `nodes[0]` (line 2) has this address, too | 192.0.2.1
-      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+      list each node once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
 }
 

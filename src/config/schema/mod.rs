@@ -55,10 +55,15 @@ pub(super) const ROOT: &[Key] = &[
         .same("add-ons are applied at once, and a run reports how long it waits for them"),
     section("bastion_host", "A machine through which the nodes are reached.", BASTION),
     section("monitoring", "The metrics server.", MONITORING),
-    later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE),
-    any("rotate_certificates", "Replace certificates at the next `up`.")
-        .never("remove it: `rke-operator cert rotate` does it when you ask"),
-    flag("rotate_encryption_key", "Replace the encryption key at the next `up`."),
+    later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE).refused(
+        "remove it: `rke-operator etcd snapshot-restore --name NAME` (a `Cluster` has the `ClusterOperation` of the type `Restore`) restores a snapshot",
+    ),
+    any("rotate_certificates", "Replace certificates at the next `up`.").never(
+        "remove it: `rke-operator cert rotate` (a `Cluster` has the `ClusterOperation` of the type `RotateCertificates`) replaces certificates",
+    ),
+    flag("rotate_encryption_key", "Replace the encryption key at the next `up`.").refused(
+        "remove it: `rke-operator encrypt rotate-key` (a `Cluster` has the `ClusterOperation` of the type `RotateEncryptionKey`) replaces the key",
+    ),
     section("dns", "The cluster's DNS server.", DNS),
     section("upgrade_strategy", "How many nodes may be unavailable while they are changed.", UPGRADE_STRATEGY),
     text("cri_dockerd_stream_server_address", "Address that cri-dockerd listens on.").default("127.0.0.1").same(NO_CRI_DOCKERD),
