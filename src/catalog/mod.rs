@@ -135,6 +135,26 @@ impl Images {
     }
 }
 
+impl Images {
+    /// The image of one of RKE's names (`system_images`); `None`: it is none of these.
+    pub fn named(&self, name: &str) -> Option<&str> {
+        Some(match name {
+            "kubernetes" => &self.kubernetes,
+            "etcd" => &self.etcd,
+            "coredns" => &self.coredns,
+            "nodelocal" => &self.nodelocal,
+            "flannel" => &self.flannel,
+            "metrics_server" => &self.metrics_server,
+            "flannel_cni" => &self.cni_plugins,
+            "pod_infra_container" => &self.pause,
+            "nginx_proxy" => &self.nginx,
+            "runtime" => &self.runtime,
+            "klipper_helm" => &self.klipper_helm,
+            _ => return None,
+        })
+    }
+}
+
 /// Why a catalogue cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {

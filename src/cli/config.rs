@@ -424,13 +424,11 @@ fn explained(key: &str) -> Result<u8, CliError> {
             }
             print::data(&text)?;
         }
-        Explained::Unknown(near) => {
-            return Err(Failure::UnknownKey {
-                key: key.to_owned(),
-                near,
-            }
-            .into());
-        }
+        Explained::Unknown {
+            near,
+            section,
+            keys,
+        } => return Err(Failure::unknown_key(key, &near, &section, &keys).into()),
     }
     Ok(0)
 }

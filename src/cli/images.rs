@@ -19,7 +19,7 @@ use super::{
     intent,
     output::{clip, json::Ended, lines::count, results::ImageList},
     print,
-    report::CliError,
+    report::{CliError, Failure},
     session::{STOPPED, Session, kubeconfig_of},
     stream::load_shown,
 };
@@ -52,9 +52,6 @@ pub(super) enum ImagesError {
         /// Where.
         nodes: Vec<NodeName>,
     },
-    /// The config does not name it.
-    #[error("the config has no node `{0}`")]
-    NoNode(NodeName),
     /// The node's images are for other machines.
     #[error("image `{image}` is for {is}, and the bundle is for {wanted}")]
     Platform {
@@ -88,7 +85,7 @@ pub(super) enum ImagesError {
 impl Explain for ImagesError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::NotOnNode { .. } | Self::NoNode(_) | Self::Platform { .. } => ErrorClass::User,
+            Self::NotOnNode { .. } | Self::Platform { .. } => ErrorClass::User,
             Self::Node { class, .. } => *class,
             Self::Task(_) => ErrorClass::Bug,
         }
@@ -102,7 +99,6 @@ impl Explain for ImagesError {
                     .into(),
                 "or leave `--from-node` out: the images then come from their registries".into(),
             ],
-            Self::NoNode(_) => vec!["`nodes` in the config has the names: `hostname_override`, else `address`".into()],
             Self::Platform { .. } => {
                 vec!["a bundle is for one kind of machine: save one bundle for each".into()]
             }
@@ -247,7 +243,7 @@ impl Source {
             return Ok(Self::Registries(Box::new(puller)));
         }
         if let Some(unknown) = nodes.iter().find(|node| !intent.nodes.contains_key(node)) {
-            return Err(ImagesError::NoNode(unknown.clone()).into());
+            return Err(Failure::no_node(unknown, intent).into());
         }
         let export = ImageExport::of(intent, environment).await?;
         Ok(Self::Nodes {

@@ -3,25 +3,32 @@
 use super::{
     args::{EtcdLook, Output},
     dispatch::DEGRADED,
-    output::{Page, members::render},
+    output::{Page, members::{render, render_problems}},
     print,
     report::CliError,
     session::{STOPPED, Session},
     status::look,
 };
-use crate::status::{EtcdStatus, QuorumState, Status};
+use crate::status::{EtcdStatus, QuorumState};
 
 /// Runs it.
 pub(super) async fn members(args: &EtcdLook, session: &Session) -> Result<u8, CliError> {
     let status = look(&args.config.config, args.accept_new_host_keys, session).await?;
-    let Some(Status { etcd, .. }) = status else {
+    let Some(status) = status else {
         return Ok(STOPPED);
     };
     match args.output {
-        Output::Text => print::data(&render(&etcd, Page::stdout()))?,
-        Output::Json => print::json(&etcd)?,
+        Output::Text => print::data(&render(&status, Page::stdout()))?,
+        Output::Json => {
+            print::json(&status.etcd)?;
+            let page = Page { columns: None, paint: session.screen.paint() };
+            let problems = render_problems(&status, page);
+            if !problems.is_empty() {
+                session.screen.print(problems.trim_start());
+            }
+        }
     }
-    Ok(if is_well(&etcd) { 0 } else { DEGRADED })
+    Ok(if is_well(&status.etcd) { 0 } else { DEGRADED })
 }
 
 /// It serves, and nothing is wrong with any member.

@@ -113,7 +113,7 @@ pub(super) async fn reset(args: &NodeReset, session: &Session) -> Result<Ended, 
         why,
     };
     if !intent.nodes.contains_key(node) {
-        return Err(refused("the config does not name it".to_owned()).into());
+        return Err(Failure::no_node(node, &intent).into());
     }
     let rest = intent.without(node);
     let rest = rest.map_err(|role| {

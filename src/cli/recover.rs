@@ -18,7 +18,9 @@ use crate::{
     converge::{self, Goal, RestoreError},
     desired::pki::{Restore, RestoreRequest},
     environment::Environment,
+    error::distinct,
     etcd::snapshot::BEYOND,
+    facts::{UnreachableNodes, by_cause},
     model::{NodeName, quoted},
     state::ClusterState,
 };
@@ -74,19 +76,26 @@ async fn survivor(
         return Ok(named.clone());
     }
     let (hosts, nodes) = with_etcd(intent, Some(saved), environment).await;
-    let (mut answer, mut found) = (Vec::new(), Vec::new());
+    let (mut answer, mut silent) = (Vec::new(), Vec::new());
     for node in nodes
         .iter()
         .filter(|node| saved.inventory.contains_key(*node))
     {
         match hosts.get(node).await {
             Ok(_) => answer.push(node),
-            Err(why) => found.push(format!("{node}: {}", why.why)),
+            Err(why) => silent.push((node, why)),
         }
     }
     match answer.as_slice() {
         [only] => Ok((*only).clone()),
-        [] => Err(Failure::NoSurvivor { found }.into()),
+        [] => {
+            let down = by_cause(silent.iter().map(|(node, why)| (*node, why)));
+            let hints = down.iter().flat_map(|group| group.hints.clone());
+            let restore = "restore a snapshot: `rke-operator etcd snapshot-restore --name NAME`";
+            let hints = distinct(hints.chain([restore.to_owned()]));
+            let found = down.iter().map(UnreachableNodes::named).collect();
+            Err(Failure::NoSurvivor { found, hints }.into())
+        }
         several => {
             let nodes = quoted(several.iter().copied());
             Err(Failure::Survivors { nodes }.into())

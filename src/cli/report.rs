@@ -11,10 +11,10 @@ use super::{
     session::STOPPED,
 };
 use crate::{
-    config::Problems,
+    config::{Intent, Problems},
     error::{ErrorClass, Explain, chain, distinct},
     facts::{Unreachable, UnreachableNodes, by_cause},
-    model::{ClusterId, NodeName, quoted},
+    model::{ClusterId, NodeName, known_names, quoted},
 };
 
 /// Why a command failed.
@@ -226,6 +226,14 @@ pub enum Failure {
     /// A bucket that cannot be meant.
     #[error("{0}")]
     BadBucket(String),
+    /// The config does not name it.
+    #[error("the config has no node `{node}`")]
+    NoNode {
+        /// As given.
+        node: NodeName,
+        /// The nodes that it has.
+        hints: Vec<String>,
+    },
     /// A node that cannot be reset.
     #[error("node `{node}` cannot be reset: {why}")]
     NotReset {
@@ -253,6 +261,8 @@ pub enum Failure {
     NoSurvivor {
         /// Why each does not.
         found: Vec<String>,
+        /// Their cures.
+        hints: Vec<String>,
     },
     /// Certificates of the cluster were given by a person.
     #[error(
@@ -285,8 +295,8 @@ pub enum Failure {
     UnknownKey {
         /// As given.
         key: String,
-        /// What may be meant.
-        near: Vec<String>,
+        /// What may be meant, and the keys that there are.
+        hints: Vec<String>,
     },
     /// A release that the catalogue does not have.
     #[error("`{version}` is not in the catalogue")]
@@ -324,6 +334,28 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// A node that is not in the config.
+    pub fn no_node(node: &NodeName, intent: &Intent) -> Self {
+        let names = intent.nodes.keys().map(|name| name.0.as_str());
+        Self::NoNode {
+            node: node.clone(),
+            hints: known_names(&node.0, "the nodes in the config are", names),
+        }
+    }
+
+    /// A key that `cluster.yml` does not have: what may be meant, and the keys of the section where it would be.
+    pub fn unknown_key(key: &str, near: &[String], section: &str, keys: &[&str]) -> Self {
+        let near = (!near.is_empty()).then(|| format!("did you mean {}?", quoted(near)));
+        let all = match section {
+            "" => format!("the keys at the top level are {}", quoted(keys)),
+            section => format!("the keys of `{section}` are {}", quoted(keys)),
+        };
+        Self::UnknownKey {
+            key: key.to_owned(),
+            hints: near.into_iter().chain([all]).collect(),
+        }
+    }
+
     /// A removal that could not clean some nodes. `kept`: where the state is that is kept for them; `None`: there
     /// is none.
     pub fn incomplete(left: &[(NodeName, Unreachable)], kept: Option<&str>) -> Self {
@@ -384,6 +416,7 @@ impl Explain for Failure {
             | Self::Survivors { .. }
             | Self::NoRestore
             | Self::NotReset { .. }
+            | Self::NoNode { .. }
             | Self::RkeState { .. }
             | Self::Owned { .. }
             | Self::Exists { .. }
@@ -453,21 +486,17 @@ impl Explain for Failure {
                 "name the one with the highest index: `rke-operator etcd recover --node NODE`; `rke-operator etcd members` shows it"
                     .into(),
             ],
-            Self::NoSurvivor { .. } => vec![
-                "restore a snapshot: `rke-operator etcd snapshot-restore --name NAME`".into(),
-            ],
             Self::SignedElsewhere => {
                 vec!["have new ones signed and run `rke-operator up --custom-certs`".into()]
             }
-            Self::NoSnapshot { hints, .. } | Self::RemovalIncomplete { hints, .. } => {
-                hints.iter().cloned().map(Cow::Owned).collect()
-            }
+            Self::NoSnapshot { hints, .. }
+            | Self::RemovalIncomplete { hints, .. }
+            | Self::NoNode { hints, .. }
+            | Self::UnknownKey { hints, .. }
+            | Self::NoSurvivor { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
             Self::Exists { .. } => vec![
                 "use `--name FILE` to write another file, or `--print` to print it".into(),
             ],
-            Self::UnknownKey { near, .. } if !near.is_empty() => {
-                vec![format!("did you mean {}?", quoted(near)).into()]
-            }
             Self::UnknownVersion { known, .. } => {
                 vec![format!("the newest of each minor: {}", known.join(", ")).into()]
             }
@@ -486,7 +515,6 @@ impl Explain for Failure {
             | Self::Declined { .. }
             | Self::NotReset { .. }
             | Self::NotWritten
-            | Self::UnknownKey { .. }
             | Self::Catalogue { .. }
             | Self::Read { .. }
             | Self::Write { .. } => Vec::new(),

@@ -13,8 +13,15 @@ pub enum Explained {
     Key(KeyRow),
     /// A key with keys below it.
     Section(KeyRow, Vec<KeyRow>),
-    /// There is no such key; these may be meant, by their whole names.
-    Unknown(Vec<String>),
+    /// There is no such key.
+    Unknown {
+        /// Those that may be meant, by their whole names.
+        near: Vec<String>,
+        /// The section that it would be in, as far as there is one: `nodes[]`; empty at the top level.
+        section: String,
+        /// The keys of that section.
+        keys: Vec<&'static str>,
+    },
 }
 
 /// Explains the key of a name as it is written in messages: `nodes[0].role`, `services.kube-api`.
@@ -28,10 +35,31 @@ pub fn explain(name: &str) -> Explained {
     let ends_so = |path: &&str| path.rsplit('.').next() == Some(name.as_str());
     let paths = || all.iter().map(|(path, _)| path.as_str());
     let same_end: Vec<String> = paths().filter(ends_so).map(str::to_owned).collect();
-    if !same_end.is_empty() {
-        return Explained::Unknown(same_end);
+    let near = if same_end.is_empty() {
+        near(&name, &all)
+    } else {
+        same_end
+    };
+    let (section, keys) = around(&name, &all);
+    Explained::Unknown {
+        near,
+        section,
+        keys,
     }
-    Explained::Unknown(near(&name, &all))
+}
+
+/// The innermost section of a name that there is, and its keys.
+fn around(name: &str, all: &[(String, Explained)]) -> (String, Vec<&'static str>) {
+    let mut rest = name;
+    while let Some((outer, _)) = rest.rsplit_once('.') {
+        rest = outer;
+        for (path, explained) in all.iter().filter(|(path, _)| plain(path) == rest) {
+            if let Explained::Section(_, below) = explained {
+                return (path.clone(), below.iter().map(|key| key.name).collect());
+            }
+        }
+    }
+    (String::new(), ROOT.iter().map(|key| key.name).collect())
 }
 
 /// The keys that were probably meant: of the section as far as it is known, else by the last name.
@@ -119,7 +147,7 @@ mod tests {
     #[test]
     fn what_was_probably_meant_is_told() {
         let near = |name: &str| match explain(name) {
-            Explained::Unknown(near) => near.join(" "),
+            Explained::Unknown { near, .. } => near.join(" "),
             other @ (Explained::Key(_) | Explained::Section(..)) => panic!("{other:?}"),
         };
         assert_eq!(near("node.adress"), "nodes[].address");
@@ -130,5 +158,11 @@ mod tests {
         );
         assert!(near("extra_args").contains("services.kubelet.extra_args"));
         assert_eq!(near("nothing_like_it_at_all"), "");
+        let around = |name: &str| match explain(name) {
+            Explained::Unknown { section, keys, .. } => (section, keys.contains(&"user")),
+            other @ (Explained::Key(_) | Explained::Section(..)) => panic!("{other:?}"),
+        };
+        assert_eq!(around("nodes[0].foo.bar"), ("nodes".to_owned(), true));
+        assert_eq!(around("foo.user"), (String::new(), false));
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         snapshot::SnapshotName,
     },
     facts::Unreachable,
-    model::{DrainRules, NodeName, Role},
+    model::{DrainRules, NodeName, Role, known_names},
     snapshots::{Answer, Doing},
     state::ClusterState,
     workload::{self, Waiting, WorkloadError},
@@ -44,8 +44,13 @@ pub enum MaintenanceError {
     #[error(transparent)]
     Defrag(#[from] DefragError),
     /// A node that the cluster does not have.
-    #[error("the cluster has no node `{0}`")]
-    NoNode(NodeName),
+    #[error("the cluster has no node `{node}`")]
+    NoNode {
+        /// As given.
+        node: NodeName,
+        /// The nodes that it has.
+        hints: Vec<String>,
+    },
     /// No API server was reached.
     #[error("{}", .0.why)]
     Api(Unreachable),
@@ -58,7 +63,7 @@ impl Explain for MaintenanceError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Etcd(error) => error.class(),
-            Self::NoRecurring | Self::NoNode(_) => ErrorClass::User,
+            Self::NoRecurring | Self::NoNode { .. } => ErrorClass::User,
             Self::NotSeen { .. } => ErrorClass::Host,
             Self::Api(down) => down.class,
             Self::Workload(error) => error.class(),
@@ -80,7 +85,7 @@ impl Explain for MaintenanceError {
             ],
             Self::Pki(error) => error.hints(),
             Self::Defrag(error) => error.hints(),
-            Self::NoNode(_) => vec!["`rke-operator status` lists the nodes".into()],
+            Self::NoNode { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
             Self::Api(down) => down.hints.iter().cloned().map(Cow::Owned).collect(),
             Self::Workload(error) => error.hints(),
         }
@@ -195,7 +200,11 @@ async fn nodes(
         .iter()
         .find(|node| !saved.inventory.contains_key(*node));
     if let Some(node) = unknown {
-        return Err(MaintenanceError::NoNode(node.clone()));
+        let names = saved.inventory.keys().map(|name| name.0.as_str());
+        return Err(MaintenanceError::NoNode {
+            node: node.clone(),
+            hints: known_names(&node.0, "the nodes of the cluster are", names),
+        });
     }
     Ok(Box::pin(reach(saved, environment)).await?)
 }

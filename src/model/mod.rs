@@ -51,7 +51,7 @@ pub use log_cause::{LOG_CAUSE_LINES, log_cause, names_a_flag};
 pub use name::*;
 pub use named::Named;
 pub use names::{ranges, some_ranges};
-pub use nearest::nearest;
+pub use nearest::{known_names, nearest};
 pub use objects::*;
 pub use owner::Owner;
 pub use printable::{is_printable, printable, printable_lines, quoted, quoted_first};

@@ -1,4 +1,26 @@
-//! Which name was probably meant. Pure.
+//! Which name was probably meant, and which names there are. Pure.
+
+use super::quoted_first;
+
+/// How many names a hint has.
+const NAMED: usize = 10;
+
+/// For one who wrote a name that is not known: the one that was probably meant, and the names that there are, below `head`
+/// (as `its nodes are`). If there are many, those most like it come first. Empty: there are none.
+pub fn known_names<'a>(
+    written: &str,
+    head: &str,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Vec<String> {
+    let near = nearest(written, names.clone());
+    let near = near.map(|near| format!("did you mean `{near}`?"));
+    let mut all: Vec<&str> = names.collect();
+    if all.len() > NAMED {
+        all.sort_by_cached_key(|name| strsim::damerau_levenshtein(written, name));
+    }
+    let all = (!all.is_empty()).then(|| format!("{head} {}", quoted_first(NAMED, all)));
+    near.into_iter().chain(all).collect()
+}
 
 /// The name that was probably meant.
 pub fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -20,6 +42,23 @@ pub fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_not_known_is_answered_with_those_that_are() {
+        let few = ["n1", "n2"];
+        assert_eq!(
+            known_names("n9", "its nodes are", few.into_iter()),
+            ["did you mean `n1`?", "its nodes are `n1`, `n2`"]
+        );
+        assert_eq!(known_names("n9", "its nodes are", [].into_iter()), [""; 0]);
+        let many: Vec<String> = (1..=30).map(|n| format!("worker-{n}")).collect();
+        let said = known_names("master-27", "its nodes are", many.iter().map(String::as_str));
+        let [all] = said.as_slice() else {
+            panic!("{said:?}");
+        };
+        assert!(all.starts_with("its nodes are `worker-27`, "), "{all}");
+        assert!(all.ends_with(" and 20 more"), "{all}");
+    }
 
     #[test]
     fn a_typo_finds_the_name_that_was_meant_and_another_name_none() {

@@ -1,11 +1,15 @@
-//! etcd's members for people: a line about the whole, a row each, then the alarms. Decides nothing.
+//! etcd's members for people: a line about the whole, a row each, then the alarms, and why nodes do not answer. Decides
+//! nothing.
 
 use super::{
     Page,
-    status::{by_node, kind, quorum},
+    status::{by_node, kind, listed, quorum},
     table::{Cell, Tone, plain},
 };
-use crate::status::{EtcdStatus, MemberState};
+use crate::{
+    model::Role,
+    status::{About, EtcdStatus, MemberState, Problem, Status},
+};
 
 const HEADING: [&str; 8] = [
     "NODE", "MEMBER", "ROLE", "INDEX", "VERSION", "DATABASE", "IN USE", "QUOTA",
@@ -14,8 +18,37 @@ const HEADING: [&str; 8] = [
 /// Omitted on a narrow terminal.
 const SPARE: [&str; 5] = ["QUOTA", "IN USE", "INDEX", "DATABASE", "VERSION"];
 
-/// The members, as far as one of them told.
-pub fn render(etcd: &EtcdStatus, page: Page) -> String {
+/// The members, as far as one of them answers, and what is wrong with them.
+pub fn render(status: &Status, page: Page) -> String {
+    let mut sections = vec![table(&status.etcd, page), render_problems(status, page)];
+    sections.retain(|section| !section.is_empty());
+    sections.join("\n")
+}
+
+/// The problems of etcd, and of the nodes with etcd that do not answer, with causes and cures. Empty: there are none.
+pub fn render_problems(status: &Status, page: Page) -> String {
+    listed(&problems(status), page)
+}
+
+fn problems(status: &Status) -> Vec<&Problem> {
+    let on_etcd = |problem: &Problem| {
+        let node = problem.node.as_ref().and_then(|name| status.node(name));
+        node.is_some_and(|node| node.roles.contains(&Role::Etcd))
+    };
+    let all = status.problems.iter();
+    all.filter(|problem| match problem.about {
+        About::Etcd => true,
+        About::Reachability => on_etcd(problem),
+        About::ControlPlane
+        | About::Nodes
+        | About::Addons
+        | About::Certificates
+        | About::Snapshots => false,
+    })
+    .collect()
+}
+
+fn table(etcd: &EtcdStatus, page: Page) -> String {
     let mut lines = vec![format!("etcd: {}", quorum(etcd))];
     let members = by_node(&etcd.members).into_iter();
     let members = members.map(|member| row(member, etcd));
@@ -106,6 +139,6 @@ mod tests {
             paint: Paint::OFF,
             columns: Some(80),
         };
-        insta::assert_snapshot!(render(&etcd, page));
+        insta::assert_snapshot!(table(&etcd, page));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     status::{
         ApiState, CertificateEnd, CertificateStatus, ControlPlane, CopyStatus, Difference,
         EtcdStatus, ExternalEtcdStatus, Health, MemberKind, MemberState, NodeStatus, Place,
-        PlannedStep, QuorumState, SnapshotStatus, Status,
+        PlannedStep, Problem, QuorumState, SnapshotStatus, Status,
     },
 };
 
@@ -347,11 +347,16 @@ fn days(end: &CertificateEnd) -> Cell {
 }
 
 fn problems(status: &Status, page: Page) -> String {
-    if status.problems.is_empty() {
+    listed(&status.problems.iter().collect::<Vec<_>>(), page)
+}
+
+/// Problems with their cures, below a heading; nodes that do not answer by their causes. Empty where there are none.
+pub(super) fn listed(problems: &[&Problem], page: Page) -> String {
+    if problems.is_empty() {
         return String::new();
     }
     let mut lines = vec!["\nproblems".to_owned()];
-    let down = status.problems.iter();
+    let down = problems.iter();
     let down = down.filter_map(|problem| problem.node.as_ref().zip(problem.down.as_ref()));
     let down = by_cause(down);
     for group in &down {
@@ -359,8 +364,7 @@ fn problems(status: &Status, page: Page) -> String {
     }
     let hints = down.iter().flat_map(|group| &group.hints);
     let mut hints: Vec<&str> = hints.map(String::as_str).collect();
-    let others = status.problems.iter();
-    for problem in others.filter(|problem| problem.down.is_none()) {
+    for problem in problems.iter().filter(|problem| problem.down.is_none()) {
         let head = problem
             .node
             .as_ref()

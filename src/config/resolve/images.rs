@@ -4,9 +4,10 @@
 //! - RKE's own published images (a file of `rke config` lists them all) stand for "the default",
 //!   and the default is now the catalogue's: hyperkube ended at 1.32, rke-tools is not needed. The release in the tag of
 //!   hyperkube counts (`version.rs`).
-//!   Said in a warning. An image of any other repository is the user's choice and is taken.
-//! - A name of a component that this release does not deploy has no effect: RKE's own image may
-//!   stand there, any other is said in a warning.
+//!   A warning says so. An image of any other repository is the user's choice and is taken, except copies of those of RKE's
+//!   images that cannot run here: they are errors.
+//! - A name of a component that is not deployed, or comes with a chart, has no effect: RKE's own image may
+//!   stand there, any other is named in a warning.
 //! - Any other name is an error.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     catalog::{Catalogue, Images, accepts::Minor},
     config::{cursor::Cursor, validate},
-    model::{Registries, is_docker_hub, quoted},
+    model::{KubernetesVersion, Registries, image_version, is_docker_hub, quoted},
 };
 
 /// RKE's name, and the repositories of RKE's own images for it when ours replaces them: those of
@@ -60,7 +61,7 @@ const USED: &[(&str, &[&str])] = &[
         "flannel_cni",
         &["rancher/flannel-cni", "rancher/coreos-flannel-cni"],
     ),
-    // `rancher/mirrored-pause` is the catalogue's own.
+    // [`PAUSE`] is the catalogue's own.
     (
         "pod_infra_container",
         &["rancher/pause", "rancher/pause-amd64"],
@@ -76,7 +77,10 @@ const USED: &[(&str, &[&str])] = &[
     ("klipper_helm", &[]),
 ];
 
-/// Components of RKE that are not deployed by this release.
+/// The catalogue's own pause, which is RKE's.
+const PAUSE: &str = "rancher/mirrored-pause";
+
+/// Names of RKE's images that no component here is run from: their components are not deployed, or come with charts.
 const UNUSED: &[&str] = &[
     "alpine",
     "cert_downloader",
@@ -166,65 +170,166 @@ pub(super) fn read(
     let at = &root.get("system_images");
     let before = found.problems.len();
     let charts = of_charts(root);
-    let mut given = BTreeMap::new();
-    let mut replaced = Vec::new();
-    let mut copied = Vec::new();
-    let mut unused = Vec::new();
+    let published = wanted.and_then(|wanted| catalogue.images(wanted.version));
+    let release = wanted.filter(|_| root.get("kubernetes_version").is_empty());
+    let mut sorted = Sorted::default();
     for (name, (value, image)) in values::map(at, found) {
+        let of_chart = charts.iter().any(|chart| name.starts_with(chart));
         if let Some((_, of_rke)) = USED.iter().find(|(used, _)| *used == name) {
-            let repository = repository_of(image);
             if image.is_empty() {
                 continue;
             }
             if !values::is_image(image) {
                 found.problem(value.problem("is not an image reference").detail(image));
-            } else if of_rke.contains(&repository) {
-                replaced.push(name);
-            } else {
-                given.insert(name.to_owned(), image.to_owned());
-                if of_rke.iter().any(|own| is_copy_of(image, own)) {
-                    copied.push((value.clone(), name));
+            } else if is_default(image, of_rke, registries) {
+                sorted.replaced.push(name);
+            } else if of_rke.iter().any(|own| is_copy_of(image, own)) {
+                let instead = instead(name, published.as_ref(), release);
+                match copied(name, image) {
+                    Copied::Runs => {}
+                    Copied::TooOld => found.warning(value.problem(TOO_OLD).hint(instead)),
+                    Copied::CannotRun(why) => {
+                        let message = format!("a copy of RKE's image cannot be used here: {why}");
+                        found.problem(value.problem(message).hint(instead));
+                        continue;
+                    }
                 }
+                sorted.given.insert(name.to_owned(), image.to_owned());
+            } else {
+                sorted.given.insert(name.to_owned(), image.to_owned());
             }
             if name == "kubernetes" {
                 other_release(&value, image, wanted, found);
             }
         } else if UNUSED.contains(&name) {
-            if image.is_empty() {
-                continue;
-            }
-            if !is_published_by_rke(image) {
-                unused.push(name);
-            } else if charts.iter().any(|chart| name.starts_with(chart)) {
-                replaced.push(name);
+            match (of_chart, is_published_by_rke(image)) {
+                _ if image.is_empty() => {}
+                (true, true) => sorted.replaced.push(name),
+                (true, false) => sorted.of_charts.push(name),
+                (false, true) => {}
+                (false, false) => sorted.unused.push(name),
             }
         } else {
             found.problem(unknown(&value, name));
         }
     }
     let version = wanted?.version;
-    note(
-        at,
-        found,
-        &replaced,
-        &format!("RKE's own images are replaced by those of the catalogue for {version}"),
-    );
-    for (value, name) in copied {
-        found.warning(
-            value
-                .problem("this is RKE's own image in another registry: it is taken as it is, and may not fit the release")
-                .hint(format!("copy the image of the catalogue to that registry, and write it here or leave `{name}` out")),
-        );
+    sorted.note(at, version, found);
+    let images = published?.placed(registries).with(&sorted.given);
+    (found.problems.len() == before).then_some((images, sorted.given))
+}
+
+/// The images of a config, by what becomes of them.
+#[derive(Default)]
+struct Sorted<'a> {
+    /// Used as they are.
+    given: BTreeMap<String, String>,
+    /// RKE's own: the catalogue's are used.
+    replaced: Vec<&'a str>,
+    /// The charts name other images.
+    of_charts: Vec<&'a str>,
+    /// Of components that are not deployed.
+    unused: Vec<&'a str>,
+}
+
+impl Sorted<'_> {
+    fn note(&self, at: &Cursor<'_>, version: KubernetesVersion, found: &mut Found) {
+        let rows = [
+            (
+                &self.replaced,
+                format!("RKE's own images are replaced by those of the catalogue for {version}"),
+                None,
+            ),
+            (
+                &self.of_charts,
+                "these images have no effect: the charts of their components name other images".to_owned(),
+                Some(
+                    "an entry of `private_registries` with `is_default: true` has the images of charts, too; `values` of \
+                     `network` and `ingress` can name others",
+                ),
+            ),
+            (
+                &self.unused,
+                "these images have no effect: their components are not deployed".to_owned(),
+                None,
+            ),
+        ];
+        for (names, message, hint) in rows {
+            if !names.is_empty() {
+                let warning = at.problem(format!("{message}: {}", quoted(names)));
+                found.warning(match hint {
+                    Some(hint) => warning.hint(hint),
+                    None => warning,
+                });
+            }
+        }
     }
-    note(
-        at,
-        found,
-        &unused,
-        "these images have no effect: nothing of theirs is deployed yet",
-    );
-    let published = catalogue.images(version)?;
-    let images = published.placed(registries).with(&given);
-    (found.problems.len() == before).then_some((images, given))
+}
+
+/// Whether an image is what `rke config` writes, so that the catalogue's takes its place. The catalogue has RKE's own pause:
+/// where it is pulled from is not the same with a registry that has the system images.
+fn is_default(image: &str, of_rke: &[&str], registries: &Registries) -> bool {
+    let repository = repository_of(image);
+    of_rke.contains(&repository) || repository == PAUSE && registries.default.is_some()
+}
+
+/// What is known of RKE's own image in another registry.
+enum Copied {
+    /// It has what is used of the catalogue's.
+    Runs,
+    /// Others of it do.
+    TooOld,
+    /// None of it does; why.
+    CannotRun(&'static str),
+}
+
+const TOO_OLD: &str =
+    "this is a copy of RKE's image of an old release: that it works here is not known";
+
+/// Each image of RKE's is that of its project, but for three. The oldest releases are those with what is used here: the
+/// etcd of supported releases of Kubernetes, CoreDNS's plugin `ready`, and `/livez` of metrics-server.
+fn copied(name: &str, image: &str) -> Copied {
+    let oldest = match name {
+        "kubernetes" => {
+            return Copied::CannotRun(
+                "its kubelet needs the libraries of the image, but rke-operator runs kubelet with those of the node",
+            );
+        }
+        "nginx_proxy" => {
+            return Copied::CannotRun(
+                "rke-tools contains RKE's own programs, but rke-operator needs only nginx",
+            );
+        }
+        "flannel_cni" => {
+            return Copied::CannotRun(
+                "it never exits, but flannel's pods wait until the CNI plugins are installed",
+            );
+        }
+        "etcd" => (3, 5, 0),
+        "coredns" => (1, 5, 0),
+        "metrics_server" => (0, 4, 0),
+        _ => return Copied::Runs,
+    };
+    match image_version(image) {
+        Some(version) if version >= oldest => Copied::Runs,
+        Some(_) | None => Copied::TooOld,
+    }
+}
+
+/// What to write in the place of a copy. `release`: the one that only the tag of the image of Kubernetes names.
+fn instead(name: &str, published: Option<&Images>, release: Option<Wanted>) -> String {
+    let keep = match release {
+        Some(Wanted { version, .. }) if name == "kubernetes" => {
+            format!(", with `kubernetes_version: {version}`")
+        }
+        Some(_) | None => String::new(),
+    };
+    match published.and_then(|images| images.named(name)) {
+        Some(image) => format!(
+            "remove `{name}`{keep}, for the image of the catalogue, `{image}`, or write a copy of that image"
+        ),
+        None => format!("remove `{name}`{keep}, for the image of the catalogue"),
+    }
 }
 
 /// How the names begin of those images that the config's own plugin and ingress controller have: ours come with charts.
@@ -325,11 +430,5 @@ fn unknown(at: &Cursor<'_>, name: &str) -> crate::config::Problem {
     match validate::nearest(name, known) {
         Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),
         None => problem.hint("the names are those of RKE's `system_images`"),
-    }
-}
-
-fn note(at: &Cursor<'_>, found: &mut Found, names: &[&str], message: &str) {
-    if !names.is_empty() {
-        found.warning(at.problem(format!("{message}: {}", quoted(names))));
     }
 }

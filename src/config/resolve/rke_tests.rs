@@ -124,7 +124,6 @@ fn the_image_of_kubernetes_says_which_release() {
     for image in [
         "rancher/hyperkube:v1.30.7-rancher1",
         "docker.io/rancher/hyperkube:v1.30.7-rancher1",
-        "registry.example.com/library/hyperkube:v1.30.7-rancher1-1",
         "registry.example.com:5000/hardened-kubernetes:v1.30.7-rke2r1-build20241212",
     ] {
         assert_eq!(wanted(image), ("v1.30.7".to_owned(), true), "{image}");
@@ -180,49 +179,52 @@ fn the_image_of_kubernetes_says_which_release() {
 
 /// Harbor's projects and other mirrors give the folder another name.
 #[test]
-fn a_mirror_of_rkes_images_is_known_by_their_own_names() {
-    let copied = |name: &str, image: &str| {
-        let resolved = good(&and(&format!("system_images: {{{name}: '{image}'}}")));
-        told(&resolved.warnings).contains("RKE's own image in another registry")
+fn a_copy_of_rkes_image_is_an_error_where_it_cannot_run() {
+    let harbor = "harbor.example.com/x";
+    let with = |name: &str, image: &str| {
+        and(&format!("system_images: {{{name}: '{harbor}/{image}'}}"))
     };
     for (name, image) in [
-        (
-            "etcd",
-            "harbor.example.com/mirror/mirrored-coreos-etcd:v3.5.12",
-        ),
-        (
-            "coredns",
-            "harbor.example.com/mirrored-coredns-coredns:1.11.1",
-        ),
-        (
-            "flannel_cni",
-            "harbor.example.com/x/flannel-cni:v1.4.1-rancher1",
-        ),
-        ("nginx_proxy", "harbor.example.com/x/rke-tools:v0.1.103"),
-        (
-            "kubernetes",
-            "harbor.example.com/x/hyperkube:v1.30.7-rancher1",
-        ),
+        ("nginx_proxy", "rke-tools:v0.1.103"),
+        ("flannel_cni", "flannel-cni:v1.4.1-rancher1"),
+        ("kubernetes", "hyperkube:v1.30.7-rancher1"),
+        ("kubernetes", "rancher/hyperkube:v1.34.4"),
     ] {
-        assert!(copied(name, image), "{image}");
+        let said = bad(&with(name, image));
+        assert!(said.contains("a copy of RKE's image cannot be used here"), "{said}");
+        assert!(said.contains(&format!("remove `{name}`")), "{said}");
     }
     for (name, image) in [
-        ("etcd", "harbor.example.com/house/etcd:v3.5.12"),
-        (
-            "pod_infra_container",
-            "harbor.example.com/library/pause:3.7",
-        ),
-        (
-            "pod_infra_container",
-            "harbor.example.com/library/mirrored-pause:3.7",
-        ),
+        ("etcd", "mirrored-coreos-etcd:v3.5.12"),
+        ("etcd", "house/etcd:v3.5.12"),
+        ("coredns", "mirrored-coredns-coredns:1.11.1"),
+        ("nodelocal", "mirrored-k8s-dns-node-cache:1.23.0"),
+        ("flannel", "mirrored-flannel-flannel:v0.25.1"),
+        ("metrics_server", "mirrored-metrics-server:v0.7.1"),
+        ("pod_infra_container", "pause:3.7"),
+        ("pod_infra_container", "mirrored-pause:3.7"),
     ] {
-        assert!(!copied(name, image), "{image}");
+        let resolved = good(&with(name, image));
+        assert_eq!(resolved.warnings, [], "{image}");
+    }
+    for (name, image) in [
+        ("etcd", "coreos-etcd:v3.4.3-rancher1"),
+        ("coredns", "rancher/coredns-coredns:1.3.1"),
+        ("metrics_server", "mirrored-metrics-server:latest"),
+    ] {
+        let said = told(&good(&with(name, image)).warnings);
+        assert!(said.contains("of an old release"), "{image}: {said}");
     }
 }
 
 #[test]
-fn a_copy_of_rkes_image_in_another_registry_is_taken_with_a_warning() {
+fn what_to_write_in_the_place_of_a_copy_keeps_the_release() {
+    assert_snapshot!(bad(&and(
+        "system_images: {kubernetes: 'registry.example.com/library/hyperkube:v1.30.7-rancher1-1'}",
+    )), @"");
+    assert_snapshot!(bad(&and(
+        "kubernetes_version: v1.34.4\nsystem_images: {kubernetes: 'registry.example.com/library/hyperkube:v1.30.7-rancher1-1'}",
+    )), @"");
     let resolved = good(&and(
         "system_images: {etcd: 'registry.example.com:5000/rancher/coreos-etcd:v3.4.3'}",
     ));
@@ -230,14 +232,30 @@ fn a_copy_of_rkes_image_in_another_registry_is_taken_with_a_warning() {
         resolved.intent.images.etcd,
         "registry.example.com:5000/rancher/coreos-etcd:v3.4.3"
     );
-    assert_snapshot!(told(&resolved.warnings), @"
-    `system_images.etcd` (line 8): this is RKE's own image in another registry: it is taken as it is, and may not fit the release
-      copy the image of the catalogue to that registry, and write it here or leave `etcd` out
-    ");
-    let resolved = good(&and(
-        "system_images: {etcd: 'registry.example.com:5000/my/etcd'}",
-    ));
-    assert_eq!(resolved.warnings, []);
+    assert_snapshot!(told(&resolved.warnings), @"");
+}
+
+/// A file of `rke config` names the images of canal, nginx and pause, too; nodes in a closed network reach no Docker Hub.
+#[test]
+fn a_registry_that_has_the_system_images_has_each_of_rkes_own() {
+    let with = |registry: &str, images: &str| {
+        good(&and(&format!(
+            "ingress: {{provider: nginx}}\n{registry}\nsystem_images: {{{images}}}"
+        )))
+    };
+    let mirror = "private_registries: [{url: reg.example, is_default: true}]";
+    let pause = "pod_infra_container: 'rancher/mirrored-pause:3.7'";
+    let resolved = with(mirror, pause);
+    let image = resolved.intent.images.pause;
+    assert!(image.starts_with("reg.example/rancher/mirrored-pause:"), "{image}");
+    assert!(told(&resolved.warnings).contains("`pod_infra_container`"));
+    // The same image of the same place: nothing to replace, and nothing to restart.
+    let image = with("", pause).intent.images.pause;
+    assert_eq!(image, "rancher/mirrored-pause:3.7");
+    let resolved = with("", "ingress: 'reg.example/rancher/nginx-ingress-controller:nginx-1.11.2-rancher1'");
+    let said = told(&resolved.warnings);
+    let said = said.split_once("`system_images`").map_or("", |(_, said)| said);
+    assert_snapshot!(said, @"");
 }
 
 #[test]

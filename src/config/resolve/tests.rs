@@ -758,7 +758,7 @@ system_images: {kubernetes: 'rancher/hyperkube:v1.30.5-rancher1', alpine: 'ranch
     let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
     assert_snapshot!(warnings.join("\n"), @"
     `system_images` (line 9): RKE's own images are replaced by those of the catalogue for v1.30.5: `kubernetes`
-    `system_images` (line 9): these images have no effect: nothing of theirs is deployed yet: `canal_node`
+    `system_images` (line 9): these images have no effect: their components are not deployed: `canal_node`
     `system_images.kubernetes` (line 9): v1.30.5 is in the catalogue, but not tested with this release of rke-operator
     ");
     assert!(

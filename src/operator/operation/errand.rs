@@ -14,7 +14,7 @@ use crate::{
     },
     environment::Environment,
     etcd::snapshot::SnapshotName,
-    model::{Component, DrainRules, NodeName},
+    model::{Component, DrainRules, NodeName, known_names},
     operator::context::explained,
     plan::Reboot,
     state::ClusterState,
@@ -274,6 +274,18 @@ impl Errand {
     }
 }
 
+/// A message about a name that is not known, with those that are.
+fn with_names<'a>(
+    message: String,
+    name: &str,
+    names: impl Iterator<Item = &'a NodeName> + Clone,
+) -> String {
+    let names = names.map(|name| name.0.as_str());
+    let hints = known_names(name, "its nodes are", names);
+    let hints = hints.into_iter().map(|hint| format!("; hint: {hint}"));
+    hints.fold(message, |text, hint| text + &hint)
+}
+
 fn drain(
     spec: &ClusterOperationSpec,
     intent: &Intent,
@@ -285,7 +297,8 @@ fn drain(
     let nodes: Vec<_> = drain.nodes.iter().cloned().map(NodeName).collect();
     let mut named = nodes.iter();
     if let Some(node) = named.find(|node| !saved.inventory.contains_key(*node)) {
-        return Err(format!("the cluster has no node `{node}`"));
+        let message = format!("the cluster has no node `{node}`");
+        return Err(with_names(message, &node.0, saved.inventory.keys()));
     }
     let rules = intent.upgrade.drain.unwrap_or_default();
     let delete_local_data = drain.delete_empty_dir_data;
@@ -308,7 +321,8 @@ fn reset(
     };
     let node = NodeName(reset.node.clone());
     if !intent.nodes.contains_key(&node) {
-        return Err(format!("the config does not name node `{node}`"));
+        let message = format!("the config has no node `{node}`");
+        return Err(with_names(message, &node.0, intent.nodes.keys()));
     }
     let rest = intent.without(&node);
     let rest = rest.map_err(|role| format!("no other node has the role `{}`", role.name()))?;

@@ -9,9 +9,8 @@ use crate::{
     etcd::Quorum,
     facts::{Actual, ApiView, HostView, Replaced, Unreachable},
     model::{
-        Named, NodeName,
+        Named, NodeName, known_names,
         label::{CLEAN, LOSE},
-        nearest, quoted_first,
     },
     plan::{Guard, guard, lost, roles::GivenUp},
     state::ClusterState,
@@ -102,9 +101,6 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
     PreflightErrors::unless_empty(errors.chain(unclean).collect())
 }
 
-/// How many nodes a hint names.
-const NAMED: usize = 10;
-
 /// Refuses names that the cluster does not have, by its state alone: they would have no effect, or only an error after
 /// a survey of all nodes.
 pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), PreflightErrors> {
@@ -128,15 +124,17 @@ pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), Prefligh
 }
 
 /// The nodes that there are, the one that was probably meant first.
-fn meant<'a>(name: &NodeName, names: impl Iterator<Item = &'a NodeName> + Clone) -> Vec<String> {
-    let near = nearest(&name.0, names.clone().map(|name| name.0.as_str()));
-    let near = near.map(|near| format!("did you mean `{near}`?"));
-    let mut names = names.peekable();
-    let all = match names.peek() {
-        Some(_) => format!("its nodes are {}", quoted_first(NAMED, names)),
-        None => "it has no nodes yet: there is no state of it".to_owned(),
-    };
-    near.into_iter().chain([all]).collect()
+pub(super) fn meant<'a>(
+    name: &NodeName,
+    names: impl Iterator<Item = &'a NodeName> + Clone,
+) -> Vec<String> {
+    let names = names.map(|name| name.0.as_str());
+    let known = known_names(&name.0, "the nodes of the cluster are", names);
+    if known.is_empty() {
+        vec!["the cluster has no nodes yet: there is no state of it".to_owned()]
+    } else {
+        known
+    }
 }
 
 /// Why a node that a person wants cleaned is not.
@@ -311,7 +309,7 @@ mod tests {
         assert!(near.starts_with("did you mean `worker-1`?\n"), "{near}");
         assert!(near.contains("`worker-1`, `worker-2`"), "{near}");
         let other = of("nosuch", Some(&state)).unwrap_err();
-        assert!(other.starts_with("its nodes are `"), "{other}");
+        assert!(other.starts_with("the nodes of the cluster are `"), "{other}");
         let none = of("worker-1", None).unwrap_err();
         assert!(none.contains("no state"), "{none}");
     }

@@ -1,6 +1,6 @@
 //! What prevents a reboot of nodes. Pure.
 
-use super::{PreflightError, PreflightErrors};
+use super::{PreflightError, PreflightErrors, lost::meant};
 use crate::{
     desired::Desired,
     error::ErrorClass,
@@ -29,9 +29,7 @@ fn cannot(name: &NodeName, want: &Desired, have: &Actual) -> Option<PreflightErr
         return Some(PreflightError {
             node: Some(name.clone()),
             message: format!("node `{name}` is not in the cluster"),
-            hints: vec![
-                "name a node as the config does: `hostname_override`, else `address`".to_owned(),
-            ],
+            hints: meant(name, saved.into_iter().flat_map(|saved| saved.inventory.keys())),
             class: ErrorClass::User,
         });
     }
