@@ -279,8 +279,30 @@ const AT_A_TERMINAL: [(&str, &str); 2] = [
     ("run `up`", "apply that"),
 ];
 
-/// A text as the reader of an object needs it: "`--flag` (a `Cluster` has the annotation …)" is the annotation.
-/// Who works at a terminal reads both.
+/// A text as the user of the command line needs it: "`--flag` (a `Cluster` has the annotation …)" is the flag.
+pub fn on_command_line(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((at, instead)) = INSTEAD
+        .iter()
+        .filter_map(|instead| Some((rest.find(instead)?, instead)))
+        .min()
+    {
+        let (head, tail) = rest.split_at(at);
+        let Some((_, after)) = tail.split_once(')').filter(|_| head.ends_with('`')) else {
+            let end = at + instead.len();
+            out.push_str(rest.get(..end).unwrap_or(rest));
+            rest = rest.get(end..).unwrap_or_default();
+            continue;
+        };
+        out.push_str(head);
+        rest = after;
+    }
+    out + rest
+}
+
+/// A text as the reader of an object needs it: "`--flag` (a `Cluster` has the annotation …)" is the annotation. See also
+/// [`on_command_line`].
 pub fn on_object(text: &str) -> String {
     let mut text = text.to_owned();
     while let Some(shorter) = one_on_object(&text) {
@@ -350,6 +372,24 @@ mod tests {
     fn a_cause_that_its_parent_quotes_is_left_out() {
         let error = Quotes(std::io::Error::from_raw_os_error(13));
         assert_eq!(chain(&error), ["cannot save: Permission denied"]);
+    }
+
+    #[test]
+    fn on_the_command_line_a_text_names_what_works_there() {
+        for (text, shown) in [
+            (
+                "`up --lose n1` (a `Cluster` has the annotation `a/lose: n1`); `plan` (of a `Cluster`: `kubectl`) shows it",
+                "`up --lose n1`; `plan` shows it",
+            ),
+            (
+                "it (a `Cluster` has none) is `a` (a `Cluster` has b)",
+                "it (a `Cluster` has none) is `a`",
+            ),
+            ("`a` (a `Cluster` has ", "`a` (a `Cluster` has "),
+            ("", ""),
+        ] {
+            assert_eq!(on_command_line(text), shown);
+        }
     }
 
     #[test]

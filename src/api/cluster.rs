@@ -27,7 +27,7 @@ use crate::{config::structural_schema, model::go_duration};
     category = "rke",
     derive = "PartialEq",
     status = "ClusterStatus",
-    doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it gives the machines back.",
+    doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it cleans the machines.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Cluster's name has at most 52 characters, because the names of its Secrets are made of it"),
     validation = Rule::new("[has(self.spec.config), has(self.spec.configFrom), has(self.spec.configPath)].filter(there, there).size() == 1").message("a Cluster has exactly one of spec.config, spec.configFrom and spec.configPath"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
@@ -71,18 +71,18 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
 
-    /// What is done about what was changed on the nodes or in the cluster, and not here. Without it: Heal.
+    /// What is done about changes that were made on the nodes or in the cluster instead of here. Without it: Heal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
 
     /// Nothing is changed on any node while this is true: no run starts, nothing is healed or renewed, and a
-    /// deletion cleans nothing. The cluster is still looked at.
+    /// deletion cleans nothing. The cluster is still surveyed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 
     /// While this is true the object cannot be deleted, unless its annotation
-    /// `clusterprovisioner.rke.io/confirm-deletion` has its name. Where it is deleted all the same, nothing is
-    /// done to the nodes.
+    /// `clusterprovisioner.rke.io/confirm-deletion` has its name. If it is deleted nevertheless, the nodes are not
+    /// changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_protection: Option<bool>,
 
@@ -165,7 +165,7 @@ pub enum HostKeys {
     #[default]
     Verify,
     /// The key that it shows at the first connection is taken and kept in the cluster's state; another one is refused
-    /// from then on. Who answers in a new node's place at that moment becomes a part of the cluster.
+    /// from then on. A machine that answers in a new node's place at that moment becomes part of the cluster.
     AcceptNew,
 }
 
@@ -200,15 +200,15 @@ pub enum Changes {
     Approve,
 }
 
-/// What is done about what was changed elsewhere.
+/// What is done about changes that were made elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(transform = values_explained)]
 pub enum Drift {
-    /// It is put right; the default.
+    /// They are reverted; the default.
     #[default]
     Heal,
-    /// The condition `UpToDate` says what differs, and nothing else is done about it; certificates that end soon are renewed
-    /// all the same. A change of the config puts it right, too.
+    /// The condition `UpToDate` says what differs, and nothing else is done about it; certificates that expire soon are renewed
+    /// nevertheless. A change of the config reverts them, too.
     Report,
 }
 
@@ -278,14 +278,14 @@ pub struct LenientDeletion {
     pub last_snapshot: LastSnapshot,
 }
 
-/// What becomes of the nodes of a cluster that is deleted.
+/// What happens to the nodes of a deleted cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(transform = values_explained)]
 pub enum DeletionPolicy {
     /// They are cleaned, and what the cluster put on them is deleted; the default.
     #[default]
     Remove,
-    /// They are left as they are, and the cluster serves on. What is left is written into the ConfigMap
+    /// They are not changed, and the cluster keeps running. What is left is written into the ConfigMap
     /// `<cluster>-orphaned` and an Event; the state is kept, for an object that takes over by the cluster's id.
     Orphan,
 }
@@ -323,12 +323,12 @@ pub struct ClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// The value of the annotation `clusterprovisioner.rke.io/reconcile-at` that was handled last: the cluster was
-    /// looked at since.
+    /// surveyed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub last_handled_reconcile_at: Option<String>,
 
-    /// How it is; the table of types is in the documentation.
+    /// The conditions; the documentation lists their types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -357,7 +357,7 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
 
-    /// The nodes one by one, those first that are not as they should be; the first twenty.
+    /// The nodes, unhealthy ones first; the first twenty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -372,19 +372,19 @@ pub struct ClusterStatus {
     #[schemars(length(max = 10))]
     pub endpoints: Vec<ApiEndpoint>,
 
-    /// How far the current run is; absent when none runs.
+    /// Progress of the current run; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressStatus>,
 
-    /// The run that ended last.
+    /// The last run that finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
 
-    /// The Kubeconfig object that leads to the Secret.
+    /// The Kubeconfig object that names the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_ref: Option<NameRef>,
 
-    /// The certificate that ends first.
+    /// The certificate that expires first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<CertificateStatus>,
 
@@ -392,7 +392,7 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<SnapshotTimes>,
 
-    /// The config that was applied last, from end to end.
+    /// The config that was last applied completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_config: Option<AppliedConfig>,
 
@@ -425,7 +425,7 @@ pub struct NodeCounts {
     pub total: i64,
     /// Those that are Ready in the cluster.
     pub ready: i64,
-    /// Those that carry what the spec says.
+    /// Those that match the spec.
     pub up_to_date: i64,
     /// Those that do not answer.
     pub unreachable: i64,
@@ -442,7 +442,7 @@ pub struct NodeDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub address: Option<String>,
-    /// What it does: controlplane, etcd, worker.
+    /// Its roles: controlplane, etcd, worker.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), inner(length(max = 16)))]
     pub roles: Vec<String>,
@@ -573,7 +573,7 @@ pub struct SnapshotTimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedConfig {
-    /// A digest of its text, keyed: equal for equal texts of this cluster, and it tells nothing about them.
+    /// A digest of its text, keyed: equal for equal texts of this cluster, and it reveals nothing about them.
     #[schemars(length(max = 128))]
     pub digest: String,
     /// The generation of the object that it came from.
@@ -668,7 +668,7 @@ pub struct ProgressStatus {
     pub done: i64,
     /// Steps of this iteration.
     pub total: i64,
-    /// What it does at the moment, or waits for.
+    /// What it is doing, or waiting for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub current: Option<String>,

@@ -28,7 +28,7 @@ use super::{cluster::values_explained, conditions::ConditionStatus};
     category = "rke",
     derive = "PartialEq",
     status = "KubeconfigStatus",
-    doc = "Access to a Cluster, in a Secret. The administrator's has the Cluster's name and is made by the operator. Any other is a request: a client certificate for a user, renewed before it expires; in the Cluster the user is bound to a ClusterRole until the object is deleted.",
+    doc = "Access to a Cluster, in a Secret. The administrator's has the Cluster's name and is created by the operator. Any other is a request: a client certificate for a user, renewed before it expires; in the Cluster the user is bound to a ClusterRole until the object is deleted.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Kubeconfig's name has at most 52 characters, because the name of its Secret is made of it"),
     validation = Rule::new("!has(self.spec.clusterRef) || self.metadata.name != self.spec.clusterRef.name || !(has(self.spec.user) || has(self.spec.groups) || has(self.spec.clusterRole) || has(self.spec.ttl) || has(self.spec.server) || has(self.spec.secret))").message("the Kubeconfig with its Cluster's name is the administrator's, which the operator makes: it has a clusterRef and nothing else; give this one another name"),
     validation = Rule::new("!has(self.spec.clusterRef) || self.metadata.name == self.spec.clusterRef.name || (has(self.spec.user) && has(self.spec.clusterRole))").message("a Kubeconfig with another name than its Cluster's needs a user and a clusterRole"),

@@ -60,13 +60,13 @@ pub struct ClusterOperationSpec {
     /// service accounts is replaced, in two stages. `RotateEncryptionKey`: the key that encrypts Secrets in etcd is
     /// replaced, and they are written again with the new one. `Restore`: etcd's data are replaced by a snapshot; waits for
     /// approval. `Reboot`: nodes are rebooted, one after the other. `Verify`: a snapshot is restored for trial where it is,
-    /// and the cluster is not touched. `Defragment`: unused space of etcd's databases goes back to the disks, of one member
-    /// after the other. `Drain`: pods of nodes are evicted, one node after the other, and the nodes take no pods until
+    /// and the cluster is not touched. `Defragment`: unused space of etcd's databases is returned to the disks, one member after
+    /// the other. `Drain`: pods of nodes are evicted, one node after the other, and the nodes take no pods until
     /// `kubectl uncordon`. `Reset`: a node leaves the cluster, is cleaned, and joins again as a new one; waits for approval.
     #[serde(rename = "type")]
     pub kind: OperationType,
 
-    /// The snapshot that is taken, for the type `Snapshot`. Without it: one whose name is made of the time.
+    /// The snapshot that is taken, for the type `Snapshot`. Without it: one with a name generated from the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotSpec>,
 
@@ -94,11 +94,11 @@ pub struct ClusterOperationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotate_certificates: Option<RotateCertificatesSpec>,
 
-    /// How far, for the type `RotateCA`.
+    /// The stage, for the type `RotateCA`.
     #[serde(rename = "rotateCA", default, skip_serializing_if = "Option::is_none")]
     pub rotate_ca: Option<StageSpec>,
 
-    /// How far, for the type `RotateServiceAccountKey`.
+    /// The stage, for the type `RotateServiceAccountKey`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotate_service_account_key: Option<StageSpec>,
 
@@ -185,7 +185,7 @@ impl OperationType {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotSpec {
-    /// Its name, which no snapshot on the nodes has. Without it: made of the time.
+    /// Its name, which no snapshot on the nodes has. Without it: generated from the time.
     #[schemars(
         length(min = 1, max = 200),
         regex(pattern = r"^[A-Za-z0-9][-A-Za-z0-9_.:+]*$")
@@ -206,7 +206,7 @@ pub struct RestoreSpec {
     )]
     pub snapshot: String,
 
-    /// Nodes that are gone for good, which the cluster goes on without.
+    /// Nodes that are gone for good, which the cluster continues without.
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -246,7 +246,7 @@ pub struct DrainSpec {
     #[schemars(length(min = 1, max = 100), inner(length(min = 1, max = 253)))]
     pub nodes: Vec<String>,
 
-    /// True: pods without a controller, which no node makes again, are evicted as well. Without it: as `upgrade_strategy` of
+    /// True: pods without a controller, which nothing re-creates, are evicted as well. Without it: as `upgrade_strategy` of
     /// the config says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
@@ -302,7 +302,7 @@ pub enum OperationService {
 #[serde(rename_all = "camelCase")]
 pub struct StageSpec {
     /// `Start`: the new one is used everywhere, and the former one is still accepted. `Complete`: the former one is accepted
-    /// no longer; of authorities this waits for approval. `Now`: authorities that have ended are replaced at once, with an
+    /// no longer; of authorities this waits for approval. `Now`: expired authorities are replaced at once, with an
     /// interruption; waits for approval.
     pub stage: OperationStage,
 }
@@ -315,7 +315,7 @@ pub enum OperationStage {
     Start,
     /// The former one is accepted no longer.
     Complete,
-    /// Authorities that have ended are replaced at once.
+    /// Expired authorities are replaced at once.
     Now,
 }
 

@@ -418,8 +418,9 @@ pub struct ConfigArgs {
     /// prints]
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
-    /// Explain a key: its meaning, type and default, and whether it is supported
-    #[arg(long, value_name = "KEY")]
+    /// Explain a key: its meaning, type and default, and whether it is supported; without `KEY`, list the keys at the top
+    /// level
+    #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "")]
     pub explain: Option<String>,
 }
 

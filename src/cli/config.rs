@@ -414,15 +414,10 @@ fn images(version: Option<&str>, all: bool) -> Result<String, Failure> {
 
 fn explained(key: &str) -> Result<u8, CliError> {
     match explain(key) {
+        Explained::Top(below) => print::data(&listed(&below))?,
         Explained::Key(row) => print::data(&told(&row))?,
         Explained::Section(row, below) => {
-            let mut text = told(&row);
-            text.push_str("\n\nkeys:");
-            let width = below.iter().map(|key| key.name.len()).max().unwrap_or(0);
-            for key in below {
-                let _ = write!(text, "\n  {:width$}  {}", key.name, key.doc);
-            }
-            print::data(&text)?;
+            print::data(&format!("{}\n\n{}", told(&row), listed(&below)))?;
         }
         Explained::Unknown {
             near,
@@ -431,6 +426,15 @@ fn explained(key: &str) -> Result<u8, CliError> {
         } => return Err(Failure::unknown_key(key, &near, &section, &keys).into()),
     }
     Ok(0)
+}
+
+fn listed(keys: &[KeyRow]) -> String {
+    let mut text = "keys:".to_owned();
+    let width = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
+    for key in keys {
+        let _ = write!(text, "\n  {:width$}  {}", key.name, key.doc);
+    }
+    text
 }
 
 fn told(row: &KeyRow) -> String {

@@ -1,6 +1,6 @@
 //! `doctor`: what on the nodes prevents `up` or will trouble the cluster, each with its cure. Nothing stays on a node.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
@@ -28,10 +28,11 @@ const MEASUREMENT: Duration = Duration::from_secs(5);
 /// Runs it.
 pub(super) async fn doctor(args: &Doctor, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let loaded = intent::load_whole(file, session).await?;
-    let opening = opening(args.accept_new_host_keys);
-    let environment = environment::open(file, opening, session)?;
+    let trust = || opening(args.accept_new_host_keys);
+    let mut environment = environment::open(file, trust(), session)?;
     rke_state::refuse(file, &environment).await?;
+    let loaded = intent::load_whole(file, session).await?;
+    environment.host_keys = Arc::new(environment::host_keys(&trust(), session)?);
     let looking = examine(&loaded.intent, &environment, !args.no_write);
     let mut looking = std::pin::pin!(shown(session, Box::pin(looking)));
     let examined = tokio::select! {

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::{
     args::{ImagesList, ImagesLoad, ImagesSave, Output},
     environment::{self, Opening},
-    intent,
+    intent::{self, Warnings},
     output::{clip, json::Ended, lines::count, results::ImageList},
     print,
     report::{CliError, Failure},
@@ -115,7 +115,7 @@ impl Explain for ImagesError {
 /// `images list`.
 pub(super) async fn list(args: &ImagesList, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let loaded = intent::load_to_validate(file, session).await?;
+    let loaded = intent::load_to_validate(Warnings::Counted, file, session).await?;
     let environment = environment::open(file, Opening::default(), session)?;
     let (_, needed) = converge::needed_images(&loaded.intent, &environment).await?;
     match args.output {
@@ -143,7 +143,9 @@ fn warn_of_unlisted(needed: &NeededImages, session: &Session) {
 pub(super) async fn save(args: &ImagesSave, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
     let intent = if args.from_node.is_empty() {
-        intent::load_to_validate(file, session).await?.intent
+        intent::load_to_validate(Warnings::Counted, file, session)
+            .await?
+            .intent
     } else {
         intent::load(file, session).await?
     };

@@ -22,7 +22,8 @@ pub(super) struct Loaded {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Which warnings about the config a command shows.
+/// Which warnings about the config a command shows: after what it refuses before it reads the config, as the state of
+/// another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Warnings {
     /// Each, with its place in the file: of commands that are about the config.
@@ -52,20 +53,30 @@ pub(super) async fn load_with(
 /// Reads, validates and resolves the config, and shows its warnings; one of them says where nodes are given no program
 /// that the config asks for.
 pub(super) async fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
-    whole(file, sources(file, session), session).await
+    whole(Warnings::Shown, file, sources(file, session), session).await
 }
 
 /// As [`load_whole`], for a command that logs in nowhere: it needs no key and asks for no passphrase.
-pub(super) async fn load_to_validate(file: &Path, session: &Session) -> Result<Loaded, CliError> {
-    whole(file, sources(file, session).for_validation(), session).await
+pub(super) async fn load_to_validate(
+    warnings: Warnings,
+    file: &Path,
+    session: &Session,
+) -> Result<Loaded, CliError> {
+    let sources = sources(file, session).for_validation();
+    whole(warnings, file, sources, session).await
 }
 
-async fn whole(file: &Path, sources: FileSources, session: &Session) -> Result<Loaded, CliError> {
+async fn whole(
+    warnings: Warnings,
+    file: &Path,
+    sources: FileSources,
+    session: &Session,
+) -> Result<Loaded, CliError> {
     let (text, mut loaded) = read(file, sources, session).await?;
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
         loaded.warnings.push(no_program());
     }
-    show(Warnings::Shown, file, &text, &loaded.warnings, session);
+    show(warnings, file, &text, &loaded.warnings, session);
     Ok(loaded)
 }
 

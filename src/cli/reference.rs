@@ -343,50 +343,46 @@ fn conditions() -> String {
 }
 
 fn exit_codes() -> String {
+    let class = |class: ErrorClass| (class.exit_code(), class.condition());
+    let rows = [
+        ((0, ""), "done, or nothing to do"),
+        (
+            class(ErrorClass::User),
+            "the config, a flag or a key path is wrong, or consent was not given",
+        ),
+        // `ErrorClass::Transient` has the same code.
+        (
+            class(ErrorClass::Host),
+            "a node does not answer or refuses a request, or a step on it failed; or the problem is temporary, for \
+             example a timeout or a conflict, so the same command may succeed later",
+        ),
+        (
+            (super::dispatch::DEGRADED, "UpToDate"),
+            "everything that was possible now was done; the nodes that do not answer or wait are named, and the next run \
+             continues with them; of `status`: the cluster is degraded; of `cert info`: the certificates of a node could \
+             not be read",
+        ),
+        (
+            (super::plan::SOMETHING, ""),
+            "of `plan --exit-code`: there is something to do",
+        ),
+        (class(ErrorClass::Bug), "a bug in rke-operator"),
+        (
+            (super::session::STOPPED, ""),
+            "stopped by Ctrl-C or SIGTERM",
+        ),
+    ];
     let mut page = format!(
         "{NOTE}\n\n# Exit codes and conditions\n\n\
          The class of an error is decided once and shown in both places; `conditions.md` has the reasons.\n\n\
-         | Exit code | Condition of a `Cluster` | Meaning |\n|---|---|---|\n\
-         | 0 | | done, or nothing to do |\n"
+         | Exit code | Condition of a `Cluster` | Meaning |\n|---|---|---|\n"
     );
-    for (class, meaning) in [
-        (
-            ErrorClass::User,
-            "the config, a flag or a key path is wrong, or consent was not given",
-        ),
-        (
-            ErrorClass::Host,
-            "a node does not answer, refuses a request, or a step on it failed",
-        ),
-        (
-            ErrorClass::Transient,
-            "temporary, so the same command may succeed later: a timeout, a conflict",
-        ),
-        (ErrorClass::Bug, "a bug in rke-operator"),
-    ] {
-        let _ = writeln!(
-            page,
-            "| {} | `{}` | {meaning} |",
-            class.exit_code(),
-            class.condition()
-        );
+    for ((code, condition), meaning) in rows {
+        let condition = match condition {
+            "" => String::new(),
+            name => format!("`{name}` "),
+        };
+        let _ = writeln!(page, "| {code} | {condition}| {meaning} |");
     }
-    let _ = writeln!(
-        page,
-        "| {} | `UpToDate` | everything that was possible now was done; the nodes that do not answer or wait \
-         are named, and the next run continues with them; of `status`: the cluster is degraded; of `cert info`: the \
-         certificates of a node could not be read |",
-        super::dispatch::DEGRADED
-    );
-    let _ = writeln!(
-        page,
-        "| {} | | of `plan --exit-code`: there is something to do |",
-        super::plan::SOMETHING
-    );
-    let _ = writeln!(
-        page,
-        "| {} | | stopped by Ctrl-C or SIGTERM |",
-        super::session::STOPPED
-    );
     page
 }

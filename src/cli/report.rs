@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::{Intent, Problems},
-    error::{ErrorClass, Explain, chain, distinct},
+    error::{ErrorClass, Explain, chain, distinct, on_command_line},
     facts::{Unreachable, UnreachableNodes, by_cause},
     model::{ClusterId, NodeName, known_names, quoted},
 };
@@ -60,7 +60,7 @@ impl CliError {
         Ended::Failed {
             message: message(error),
             causes: causes(error),
-            hints: error.hints().into_iter().map(Cow::into_owned).collect(),
+            hints: hints(error),
             class: error.class(),
             problems,
         }
@@ -82,7 +82,7 @@ fn render(error: &(dyn Explain + 'static), paint: Paint) -> String {
     for cause in causes(error) {
         let _ = write!(text, "\n  caused by: {cause}");
     }
-    for (index, hint) in error.hints().iter().enumerate() {
+    for (index, hint) in hints(error).iter().enumerate() {
         let gap = if index == 0 { "\n\n" } else { "\n" };
         let _ = write!(text, "{gap}{} {hint}", paint.hint("hint:"));
     }
@@ -91,7 +91,12 @@ fn render(error: &(dyn Explain + 'static), paint: Paint) -> String {
 
 /// What an error says itself.
 fn message(error: &(dyn Explain + 'static)) -> String {
-    chain(error).into_iter().next().unwrap_or_default()
+    on_command_line(&chain(error).into_iter().next().unwrap_or_default())
+}
+
+fn hints(error: &(dyn Explain + 'static)) -> Vec<String> {
+    let hints = error.hints();
+    hints.iter().map(|hint| on_command_line(hint)).collect()
 }
 
 /// The causes of an error, outermost first. A cause that its parent already quotes is left out.

@@ -1,6 +1,6 @@
 //! `up`: makes the cluster as the config says.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -37,7 +37,6 @@ use crate::{
 pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load_whole(file, session).await?.intent;
     let opening = Opening {
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
@@ -48,9 +47,14 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         bundle: images::opened(args.image_bundle.as_deref(), session).await?,
         ..Opening::to_change(&args.trust)
     };
-    let environment = environment::open(file, opening, session)?;
+    let mut environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
+    owner::refuse_others(&environment).await?;
     remove::known(&environment).await?;
+    // A config that is refused as a whole is not warned about.
+    let intent = intent::load_whole(file, session).await?.intent;
+    let trust = Opening::to_change(&args.trust);
+    environment.host_keys = Arc::new(environment::host_keys(&trust, session)?);
     owner::take_over(&environment).await?;
     let run = Run {
         goal: Goal::Up(&intent),

@@ -4,7 +4,7 @@
 use super::{
     args::{Doctor, Output, Validate},
     doctor, intent,
-    intent::Loaded,
+    intent::{Loaded, Warnings},
     output::{lines::count, results::ValidResult},
     print,
     report::CliError,
@@ -23,7 +23,8 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
         return doctor::doctor(&args, session).await;
     }
     let file = &args.config.config;
-    let Loaded { intent, warnings } = intent::load_to_validate(file, session).await?;
+    let Loaded { intent, warnings } =
+        intent::load_to_validate(Warnings::Shown, file, session).await?;
     let nodes = intent.nodes.len();
     match args.output {
         Output::Text => print::data(&format!(

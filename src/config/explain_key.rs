@@ -9,6 +9,8 @@ use super::{
 /// An answer about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Explained {
+    /// The keys at the top level, for one who names none.
+    Top(Vec<KeyRow>),
     /// A key with a value.
     Key(KeyRow),
     /// A key with keys below it.
@@ -28,6 +30,9 @@ pub enum Explained {
 /// The number, and `[]`, may be left out.
 pub fn explain(name: &str) -> Explained {
     let name = plain(name);
+    if name.is_empty() {
+        return Explained::Top(ROOT.iter().map(|key| row("", key)).collect());
+    }
     let all = all();
     if let Some((_, explained)) = all.iter().find(|(path, _)| plain(path) == name) {
         return explained.clone();
@@ -148,7 +153,9 @@ mod tests {
     fn what_was_probably_meant_is_told() {
         let near = |name: &str| match explain(name) {
             Explained::Unknown { near, .. } => near.join(" "),
-            other @ (Explained::Key(_) | Explained::Section(..)) => panic!("{other:?}"),
+            other @ (Explained::Top(_) | Explained::Key(_) | Explained::Section(..)) => {
+                panic!("{other:?}")
+            }
         };
         assert_eq!(near("node.adress"), "nodes[].address");
         assert_eq!(near("services.kubeapi"), "services.kube-api");
@@ -160,7 +167,9 @@ mod tests {
         assert_eq!(near("nothing_like_it_at_all"), "");
         let around = |name: &str| match explain(name) {
             Explained::Unknown { section, keys, .. } => (section, keys.contains(&"user")),
-            other @ (Explained::Key(_) | Explained::Section(..)) => panic!("{other:?}"),
+            other @ (Explained::Top(_) | Explained::Key(_) | Explained::Section(..)) => {
+                panic!("{other:?}")
+            }
         };
         assert_eq!(around("nodes[0].foo.bar"), ("nodes".to_owned(), true));
         assert_eq!(around("foo.user"), (String::new(), false));

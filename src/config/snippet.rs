@@ -11,7 +11,7 @@ use super::{
     problem::{Problem, Problems},
     shown::Shown,
 };
-use crate::model::printable;
+use crate::{error::on_command_line, model::printable};
 
 impl Problems {
     /// All of them as `rustc` would print them. `name` is the file's, `source` its text.
@@ -60,8 +60,8 @@ impl Problem {
         // Without a snippet there is nothing to draw a line to.
         let Some(place) = &self.place else {
             let mut text = renderer.render(&[group]);
-            let hint = self.hint.as_deref().map(printable);
-            let hint = hint.map(|hint| ("help", hint.into_owned()));
+            let hint = self.hint.as_deref().map(on_command_line);
+            let hint = hint.map(|hint| ("help", printable(&hint).into_owned()));
             let note = (!label.is_empty()).then_some(("note", label));
             for (what, said) in note.into_iter().chain(hint) {
                 text.extend(["\n  = ", what, ": ", said.as_str()]);
@@ -91,7 +91,8 @@ impl Problem {
             }
         }
         if let Some(hint) = &self.hint {
-            group = group.element(Level::HELP.message(printable(hint).into_owned()));
+            let hint = on_command_line(hint);
+            group = group.element(Level::HELP.message(printable(&hint).into_owned()));
         }
         let report: &[Group<'_>] = &[group];
         renderer.render(report)

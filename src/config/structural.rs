@@ -13,6 +13,7 @@ use super::{
     json_schema::{description, properties},
     schema::{Answer, Key, Kind, ROOT},
 };
+use crate::error::on_object;
 
 /// How many items a list of texts has at most, and how many entries a mapping whose names are the user's.
 const MOST: u32 = 1024;
@@ -57,7 +58,7 @@ fn property(key: &Key) -> Value {
 
 /// For `kubectl explain`, which has no type to show where there are several.
 fn explained(key: &Key) -> String {
-    let mut text = description(key);
+    let mut text = on_object(&description(key));
     if key.by_reference && key.name != LOGIN {
         text.push_str(" It is in a Secret: `secretKeyRef: {name, key}`.");
     } else if key.secret && !key.by_reference {

@@ -66,13 +66,18 @@ fn of_many(after: &str) -> Cow<'_, str> {
     of_verb.map_or(Cow::Borrowed(after), Cow::Owned)
 }
 
+/// How the message begins of what is not reached.
+const UNREACHED: &str = "cannot reach ";
+
 impl Unreachable {
-    /// What keeps us from the node, without its name: equal for nodes that fail alike.
+    /// What keeps us from the node, without its name, to follow "does not answer: ". Equal for nodes that fail alike.
     pub fn cause(&self) -> String {
-        match self.alike.as_deref() {
-            Some(Alike { before, after, .. }) => format!("{before}it{after}"),
-            None => self.why.clone(),
-        }
+        let Some(Alike { before, after, .. }) = self.alike.as_deref() else {
+            return self.why.clone();
+        };
+        // That it cannot be reached is said already.
+        let only_unreached = after.strip_prefix(": ").filter(|_| before == UNREACHED);
+        only_unreached.map_or_else(|| format!("{before}it{after}"), str::to_owned)
     }
 }
 

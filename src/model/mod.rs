@@ -65,4 +65,4 @@ pub use size::megabytes;
 pub use snapshots::{AccessKeys, AgentProgram, Bucket, Retention, SnapshotPolicy};
 pub use spec::*;
 pub use upgrade::*;
-pub use wrapped::wrapped;
+pub use wrapped::{wrapped, wrapped_lines};

@@ -302,7 +302,12 @@ fn named(targets: &BTreeSet<Target>, ranges: impl Fn(&BTreeSet<&NodeName>) -> St
 
 fn summary(plan: &Plan) -> String {
     if plan.is_empty() {
-        return "Plan: nothing to do".to_owned();
+        let waits = plan.notes.iter().any(|note| note.is_left);
+        return if waits {
+            "Plan: nothing can be done now; see the notes".to_owned()
+        } else {
+            "Plan: nothing to do".to_owned()
+        };
     }
     let nodes: BTreeSet<_> = plan.steps().filter_map(Step::node).collect();
     let disruptive = plan.disruptions().count();
@@ -410,7 +415,7 @@ mod tests {
                 text.to_owned(),
             )
         };
-        let silent = "does not answer and is left as it is: cannot reach it: no route to host";
+        let silent = "does not answer and is left as it is: no route to host";
         let plan = Plan {
             stages: Vec::new(),
             notes: vec![
@@ -429,8 +434,8 @@ mod tests {
           the cluster keeps Kubernetes v1.34.4:
           the config names none
           worker-1 … worker-3: does not answer
-            and is left as it is: cannot reach
-            it: no route to host
+            and is left as it is: no route to
+            host
           db: firewalld runs and may block ports
               of the cluster
 
@@ -439,8 +444,7 @@ mod tests {
         insta::assert_snapshot!(render_on(&plan, Detail::Short, Some(80)), @"
         notes
           the cluster keeps Kubernetes v1.34.4: the config names none
-          worker-1 … worker-3: does not answer and is left as it is: cannot reach it: no
-                               route to host
+          worker-1 … worker-3: does not answer and is left as it is: no route to host
           db: firewalld runs and may block ports of the cluster
 
         Plan: nothing to do
@@ -449,7 +453,7 @@ mod tests {
         insta::assert_snapshot!(wide, @"
         notes
           the cluster keeps Kubernetes v1.34.4: the config names none
-          worker-1 … worker-3: does not answer and is left as it is: cannot reach it: no route to host
+          worker-1 … worker-3: does not answer and is left as it is: no route to host
           db: firewalld runs and may block ports of the cluster
 
         Plan: nothing to do

@@ -127,6 +127,7 @@ fn keys_are_explained() {
         "services.etcd.backup_config",
         "ingress.provder",
         "frobnicate",
+        "",
     ]
     .map(told);
     insta::assert_snapshot!(all.join("\n"), @"

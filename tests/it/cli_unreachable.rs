@@ -1,7 +1,10 @@
 //! Nodes that do not answer, as a user reads about them: a cause once, with all nodes that it concerns, no number of the
 //! system's, and the cure.
 
-use crate::cli_support::Context;
+use crate::{
+    cli_status::{keep, state},
+    cli_support::Context,
+};
 
 /// Three control planes with etcd and two workers; nothing listens at any of their addresses.
 const FIVE: &str = "\
@@ -180,5 +183,143 @@ fn a_state_that_others_may_read_is_a_warning() {
             warns,
             "{ran}"
         );
+    }
+}
+
+/// A cluster that has a state, and none of whose nodes answers.
+fn cluster() -> Context {
+    let mut nodes = String::new();
+    for node in 1..=5 {
+        let roles = if node <= 3 {
+            "[controlplane, etcd]"
+        } else {
+            "[worker]"
+        };
+        nodes.push_str(&format!(
+            "- {{address: 127.0.0.{node}, port: 1, user: rke, hostname_override: n{node}, role: {roles}}}\n"
+        ));
+    }
+    let (_, rest) = FIVE.split_once("network:").unwrap();
+    let context = Context::with(&format!("cluster_name: a\nnodes:\n{nodes}network:{rest}"));
+    let mut state = state();
+    for (at, entry) in state.inventory.values_mut().enumerate() {
+        entry.endpoint.address = format!("127.0.0.{}", at + 1);
+        entry.endpoint.port = 1;
+        "~/.ssh/id_rsa".clone_into(&mut entry.key_source);
+    }
+    keep(&context, &state);
+    context
+}
+
+/// Whatever a command is about: where no node answers it names them, the reason and the cure.
+#[test]
+fn every_command_that_no_node_answers_names_nodes_cause_and_cure() {
+    let context = cluster();
+    let mut wrong = Vec::new();
+    for command in [
+        &["status"][..],
+        &["doctor"],
+        &["plan"],
+        &["up", "--yes"],
+        &["remove", "--force"],
+        &["etcd", "members"],
+        &["etcd", "members", "-o", "json"],
+        &["etcd", "defrag"],
+        &["etcd", "recover", "--yes"],
+        &["etcd", "snapshot-save"],
+        &["etcd", "snapshot-list"],
+        &["etcd", "snapshot-delete", "--name", "a"],
+        &["etcd", "verify", "--name", "a"],
+        &["etcd", "snapshot-restore", "--name", "a", "--yes"],
+        &["cert", "info"],
+        &["cert", "rotate", "--yes"],
+        &["node", "drain", "n4"],
+        &["node", "uncordon", "n4"],
+        &["node", "reboot", "n4", "--yes"],
+        &["node", "reset", "n4", "--yes"],
+    ] {
+        let ran = context.run(command);
+        let text = ran.to_string();
+        let says = |word: &str| text.contains(word);
+        let all = says("connection refused") && says("is sshd running");
+        if !all || !(says("n1") || says("n4")) || ran.code == Some(0) {
+            wrong.push(format!("{command:?}: {text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let ran = context.run(&["etcd", "members"]);
+    insta::assert_snapshot!(ran, @"");
+}
+
+/// What a removal cannot clean is not "nothing to do".
+#[test]
+fn a_plan_of_a_removal_that_reaches_no_node_says_so() {
+    let ran = Context::with(FIVE).run(&["plan", "--remove"]);
+    assert_eq!(ran.code, Some(3), "{ran}");
+    insta::assert_snapshot!(ran.stdout, @"");
+}
+
+#[test]
+fn a_node_that_there_is_not_is_answered_with_those_that_there_are() {
+    let context = cluster();
+    for (command, names) in [
+        (
+            &["node", "reset", "n9"][..],
+            "the nodes in the config are `n1`, `n2`",
+        ),
+        (
+            &["images", "save", "--from-node", "n9", "-o", "a"],
+            "the nodes in the config are `n1`",
+        ),
+        (
+            &["node", "drain", "n9"],
+            "the nodes of the cluster are `n1`",
+        ),
+        (
+            &["node", "uncordon", "n9"],
+            "the nodes of the cluster are `n1`",
+        ),
+        (
+            &["plan", "--lose", "n9"],
+            "the nodes of the cluster are `n1`",
+        ),
+    ] {
+        let ran = context.run(command);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        assert!(ran.stderr.contains("has no node `n9`"), "{ran}");
+        assert!(ran.stderr.contains("did you mean `n1`?"), "{ran}");
+        assert!(ran.stderr.contains(names), "{ran}");
+        // What has an annotation is of no use here.
+        assert!(!ran.stderr.contains("of a `Cluster`"), "{ran}");
+    }
+    let ran = Context::with(FIVE).run(&["plan", "--lose", "n9"]);
+    assert!(ran.stderr.contains("the cluster has no nodes yet"), "{ran}");
+}
+
+/// One rule for the warnings about a config: not before a refusal that has nothing to do with it, each where the command
+/// is about the config, else how many there are.
+#[test]
+fn warnings_come_after_refusals_and_each_command_shows_as_many_as_others() {
+    let context = Context::with(&FIVE.replace("user: rke", "user: rke, machine_name: m"));
+    for command in [
+        &["images", "list"][..],
+        &["images", "save", "-o", "no/such/folder/a"],
+    ] {
+        let ran = context.run(command);
+        assert!(
+            ran.stderr.contains("`rke-operator validate` shows them"),
+            "{ran}"
+        );
+        assert!(!ran.stderr.contains("machine_name"), "{ran}");
+    }
+    context.write("cluster.rkestate", "{}");
+    for command in [&["up", "--yes"][..], &["plan"], &["doctor"]] {
+        let ran = context.run(command);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        assert!(
+            ran.stderr.starts_with("error: `cluster.rkestate` belongs"),
+            "{ran}"
+        );
+        assert!(!ran.stderr.contains("machine_name"), "{ran}");
     }
 }

@@ -65,7 +65,9 @@ fn support(path: &str) -> Support {
     for end in ends {
         let row = match explain(&path[..end]) {
             Explained::Key(row) | Explained::Section(row, _) => row,
-            Explained::Unknown { near, .. } => panic!("{path}: {near:?}"),
+            other @ (Explained::Top(_) | Explained::Unknown { .. }) => {
+                panic!("{path}: {other:?}")
+            }
         };
         if end == path.len() || !matches!(row.support, Support::Works) {
             return row.support;

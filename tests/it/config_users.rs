@@ -92,10 +92,10 @@ fn about(path: &Path) -> String {
 }
 
 const HEAD: &str = "\
-# What becomes of files that people write
+# RKE configs, and whether `up` accepts them
 
-Generated from the documents beside it: `UPDATE_USERS=1 cargo nextest run --test it config_users`. A document either
-goes up as it is, or is refused before anything is done, by the names of the keys that stand here.
+Generated from the configs in this folder: `UPDATE_USERS=1 cargo nextest run --test it config_users`. `up` either accepts a
+config unchanged, or refuses it before it changes anything, because of the keys in the last column.
 
 ";
 
@@ -106,7 +106,7 @@ fn page() -> String {
         let keys = refused_by(&path);
         let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
         let becomes = if keys.is_empty() {
-            "goes up".to_owned()
+            "accepted".to_owned()
         } else {
             keys.join(", ")
         };
@@ -116,7 +116,7 @@ fn page() -> String {
         let _ = writeln!(rows, "| [{name}]({name}.yml) | {about} | {becomes} |");
     }
     format!(
-        "{HEAD}{up} of {all} go up.\n\n| document | | goes up, or is refused by |\n|---|---|---|\n{rows}"
+        "{HEAD}{up} of {all} are accepted.\n\n| config | what is in it | accepted, or refused because of |\n|---|---|---|\n{rows}"
     )
 }
 

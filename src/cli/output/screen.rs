@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use crate::cli::run_log::RunLog;
+use crate::{cli::run_log::RunLog, model::wrapped_lines};
 
 /// Colours, or none: `NO_COLOR`, a dumb terminal and pipes get none. They never carry meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ impl Page {
 #[derive(Debug)]
 pub struct Screen {
     paint: Paint,
+    /// It is a terminal, so sentences are wrapped.
+    terminal: bool,
     /// The lines that are redrawn, where there may be some.
     live: Option<Live>,
     quiet: bool,
@@ -161,6 +163,7 @@ impl Screen {
         let live = terminal && !dumb && !no_progress && !quiet;
         Self {
             paint: Paint::at(terminal),
+            terminal,
             live: live.then(Live::default),
             quiet,
             questions: AtomicUsize::new(0),
@@ -244,7 +247,14 @@ impl Screen {
         if let Some(copy) = &self.copy {
             copy.printed(&text);
         }
-        self.put(&text);
+        self.put(&wrapped_lines(&text, self.columns()));
+    }
+
+    /// How wide a sentence may be; `None`: as wide as it is, for pipes and files.
+    fn columns(&self) -> Option<usize> {
+        let size = || terminal_size::terminal_size_of(std::io::stderr());
+        self.terminal
+            .then(|| size().map_or(80, |(width, _)| usize::from(width.0)))
     }
 
     fn put(&self, text: &str) {
@@ -296,6 +306,7 @@ mod tests {
     fn nothing_is_drawn_over_a_question() {
         let screen = Screen {
             paint: Paint::OFF,
+            terminal: false,
             live: Some(Live::default()),
             quiet: false,
             questions: AtomicUsize::new(0),

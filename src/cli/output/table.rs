@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Page, Paint, screen::clip};
-use crate::model::wrapped;
+use crate::{error::on_command_line, model::wrapped};
 
 /// How a cell is painted. The words alone carry the meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,7 +328,7 @@ fn line(twig: &str, cells: &[Cell], widths: &[usize], (paint, cut): (Paint, Cut)
 
 /// A sentence behind a head, wrapped at words on a terminal; see [`wrapped`].
 pub(super) fn paragraph(head: &str, text: &str, page: Page) -> String {
-    wrapped(head, text, page.columns)
+    wrapped(head, &on_command_line(text), page.columns)
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ pub fn remove_as(
             HostView::Unreachable(why) => {
                 kept = true;
                 let text = format!("does not answer and keeps what it has: {}", why.cause());
-                notes.push(note(host, text));
+                notes.push(unclean(host, text));
                 continue;
             }
         };
@@ -164,6 +164,14 @@ fn is_lost(host: &NodeName, have: &Actual) -> bool {
 
 fn note(host: &NodeName, text: String) -> Note {
     Note::of(Some(Target::Host(host.clone())), text)
+}
+
+/// About a node that is not cleaned for now.
+fn unclean(host: &NodeName, text: String) -> Note {
+    Note {
+        is_left: true,
+        ..note(host, text)
+    }
 }
 
 pub(super) fn standing<'a>(
@@ -300,7 +308,7 @@ fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
     for (host, view) in &have.hosts {
         match view {
             HostView::Unreachable(down) => {
-                notes.push(note(host, format!("does not answer: {}", down.cause())));
+                notes.push(unclean(host, format!("does not answer: {}", down.cause())));
             }
             HostView::Reachable(facts) => {
                 let Some(claim) = facts.claim() else {
