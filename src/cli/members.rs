@@ -3,7 +3,10 @@
 use super::{
     args::{EtcdLook, Output},
     dispatch::DEGRADED,
-    output::{Page, members::{render, render_problems}},
+    output::{
+        Page,
+        members::{render, render_problems},
+    },
     print,
     report::CliError,
     session::{STOPPED, Session},
@@ -21,7 +24,10 @@ pub(super) async fn members(args: &EtcdLook, session: &Session) -> Result<u8, Cl
         Output::Text => print::data(&render(&status, Page::stdout()))?,
         Output::Json => {
             print::json(&status.etcd)?;
-            let page = Page { columns: None, paint: session.screen.paint() };
+            let page = Page {
+                columns: None,
+                paint: session.screen.paint(),
+            };
             let problems = render_problems(&status, page);
             if !problems.is_empty() {
                 session.screen.print(problems.trim_start());

@@ -52,7 +52,11 @@ mod tests {
         );
         assert_eq!(known_names("n9", "its nodes are", [].into_iter()), [""; 0]);
         let many: Vec<String> = (1..=30).map(|n| format!("worker-{n}")).collect();
-        let said = known_names("master-27", "its nodes are", many.iter().map(String::as_str));
+        let said = known_names(
+            "master-27",
+            "its nodes are",
+            many.iter().map(String::as_str),
+        );
         let [all] = said.as_slice() else {
             panic!("{said:?}");
         };

@@ -166,3 +166,28 @@ fn what_the_definition_does_not_know_is_kept() {
     });
     assert_eq!(FakeApi::admits("Cluster", &object(&config)), Ok(()));
 }
+
+/// What only an object has says so in a file.
+#[test]
+fn each_key_next_to_the_config_of_an_object_is_known_by_a_file() {
+    let text = fs::read_to_string(root().join("crds/clusters.yaml")).expect("the definition");
+    let definition: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let version = &definition["spec"]["versions"][0];
+    let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    let keys = spec.as_object().expect("the keys of the spec").keys();
+    let mut seen = 0;
+    for key in keys.filter(|key| *key != "config") {
+        let yaml = format!("nodes: [{{address: 192.0.2.1}}]\n{key}: x\n");
+        let config = RkeConfig::parse(&yaml).expect("a document");
+        let problems = Intent::from_config(&config, &AnyFile::new()).expect_err(key);
+        let problem = problems.iter().find(|problem| problem.path == *key);
+        let hint = problem.and_then(|problem| problem.hint.clone());
+        let hint = hint.unwrap_or_default();
+        assert!(
+            hint.contains("belongs to the `spec` of a `Cluster`"),
+            "{key}: {hint}"
+        );
+        seen += 1;
+    }
+    assert!(seen > 5, "{seen}");
+}

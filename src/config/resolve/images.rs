@@ -242,7 +242,8 @@ impl Sorted<'_> {
             ),
             (
                 &self.of_charts,
-                "these images have no effect: the charts of their components name other images".to_owned(),
+                "these images have no effect: the charts of their components name other images"
+                    .to_owned(),
                 Some(
                     "an entry of `private_registries` with `is_default: true` has the images of charts, too; `values` of \
                      `network` and `ingress` can name others",

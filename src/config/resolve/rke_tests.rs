@@ -181,9 +181,8 @@ fn the_image_of_kubernetes_says_which_release() {
 #[test]
 fn a_copy_of_rkes_image_is_an_error_where_it_cannot_run() {
     let harbor = "harbor.example.com/x";
-    let with = |name: &str, image: &str| {
-        and(&format!("system_images: {{{name}: '{harbor}/{image}'}}"))
-    };
+    let with =
+        |name: &str, image: &str| and(&format!("system_images: {{{name}: '{harbor}/{image}'}}"));
     for (name, image) in [
         ("nginx_proxy", "rke-tools:v0.1.103"),
         ("flannel_cni", "flannel-cni:v1.4.1-rancher1"),
@@ -191,7 +190,10 @@ fn a_copy_of_rkes_image_is_an_error_where_it_cannot_run() {
         ("kubernetes", "rancher/hyperkube:v1.34.4"),
     ] {
         let said = bad(&with(name, image));
-        assert!(said.contains("a copy of RKE's image cannot be used here"), "{said}");
+        assert!(
+            said.contains("a copy of RKE's image cannot be used here"),
+            "{said}"
+        );
         assert!(said.contains(&format!("remove `{name}`")), "{said}");
     }
     for (name, image) in [
@@ -247,14 +249,22 @@ fn a_registry_that_has_the_system_images_has_each_of_rkes_own() {
     let pause = "pod_infra_container: 'rancher/mirrored-pause:3.7'";
     let resolved = with(mirror, pause);
     let image = resolved.intent.images.pause;
-    assert!(image.starts_with("reg.example/rancher/mirrored-pause:"), "{image}");
+    assert!(
+        image.starts_with("reg.example/rancher/mirrored-pause:"),
+        "{image}"
+    );
     assert!(told(&resolved.warnings).contains("`pod_infra_container`"));
     // The same image of the same place: nothing to replace, and nothing to restart.
     let image = with("", pause).intent.images.pause;
     assert_eq!(image, "rancher/mirrored-pause:3.7");
-    let resolved = with("", "ingress: 'reg.example/rancher/nginx-ingress-controller:nginx-1.11.2-rancher1'");
+    let resolved = with(
+        "",
+        "ingress: 'reg.example/rancher/nginx-ingress-controller:nginx-1.11.2-rancher1'",
+    );
     let said = told(&resolved.warnings);
-    let said = said.split_once("`system_images`").map_or("", |(_, said)| said);
+    let said = said
+        .split_once("`system_images`")
+        .map_or("", |(_, said)| said);
     assert_snapshot!(said, @"");
 }
 

@@ -309,7 +309,10 @@ mod tests {
         assert!(near.starts_with("did you mean `worker-1`?\n"), "{near}");
         assert!(near.contains("`worker-1`, `worker-2`"), "{near}");
         let other = of("nosuch", Some(&state)).unwrap_err();
-        assert!(other.starts_with("the nodes of the cluster are `"), "{other}");
+        assert!(
+            other.starts_with("the nodes of the cluster are `"),
+            "{other}"
+        );
         let none = of("worker-1", None).unwrap_err();
         assert!(none.contains("no state"), "{none}");
     }

@@ -29,7 +29,10 @@ fn cannot(name: &NodeName, want: &Desired, have: &Actual) -> Option<PreflightErr
         return Some(PreflightError {
             node: Some(name.clone()),
             message: format!("node `{name}` is not in the cluster"),
-            hints: meant(name, saved.into_iter().flat_map(|saved| saved.inventory.keys())),
+            hints: meant(
+                name,
+                saved.into_iter().flat_map(|saved| saved.inventory.keys()),
+            ),
             class: ErrorClass::User,
         });
     }
