@@ -285,7 +285,7 @@ enum Copied {
 }
 
 const TOO_OLD: &str =
-    "this is a copy of RKE's image of an old release: that it works here is not known";
+    "this copy of RKE's image is of an old release, which was not tried with rke-operator";
 
 /// Each image of RKE's is that of its project, but for three. The oldest releases are those with what is used here: the
 /// etcd of supported releases of Kubernetes, CoreDNS's plugin `ready`, and `/livez` of metrics-server.
@@ -321,15 +321,15 @@ fn copied(name: &str, image: &str) -> Copied {
 fn instead(name: &str, published: Option<&Images>, release: Option<Wanted>) -> String {
     let keep = match release {
         Some(Wanted { version, .. }) if name == "kubernetes" => {
-            format!(", with `kubernetes_version: {version}`")
+            format!("write `kubernetes_version: {version}`, and ")
         }
         Some(_) | None => String::new(),
     };
     match published.and_then(|images| images.named(name)) {
         Some(image) => format!(
-            "remove `{name}`{keep}, for the image of the catalogue, `{image}`, or write a copy of that image"
+            "{keep}remove `{name}` for the image of the catalogue, `{image}`, or write a copy of that image"
         ),
-        None => format!("remove `{name}`{keep}, for the image of the catalogue"),
+        None => format!("{keep}remove `{name}` for the image of the catalogue"),
     }
 }
 
