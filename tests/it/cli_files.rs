@@ -160,10 +160,47 @@ fn keys_are_explained() {
     error: `cluster.yml` has no key `ingress.provder`
 
     hint: did you mean `ingress.provider`?
+    hint: the keys of `ingress` are `provider`, `options`, `node_selector`, `extra_args`, `dns_policy`, `extra_envs`, `extra_volumes`, `extra_volume_mounts`, `update_strategy`, `http_port`, `https_port`, `network_mode`, `tolerations`, `default_backend`, `default_http_backend_priority_class_name`, `nginx_ingress_controller_priority_class_name`, `default_ingress_class`, `ingress_priority_class_name`, `values`
 
     exit code 1
     ----- stderr -----
     error: `cluster.yml` has no key `frobnicate`
+
+    hint: the keys at the top level are `nodes`, `services`, `network`, `authentication`, `authorization`, `addons`, `addons_include`, `system_images`, `ssh_key_path`, `ssh_cert_path`, `ssh_agent_auth`, `ignore_docker_version`, `enable_cri_dockerd`, `kubernetes_version`, `private_registries`, `ingress`, `cluster_name`, `cloud_provider`, `prefix_path`, `win_prefix_path`, `addon_job_timeout`, `bastion_host`, `monitoring`, `restore`, `rotate_certificates`, `rotate_encryption_key`, `dns`, `upgrade_strategy`, `cri_dockerd_stream_server_address`, `cri_dockerd_stream_server_port`
+
+    exit code 0
+    ----- stdout -----
+    keys:
+      nodes                              The machines of the cluster.
+      services                           The components of Kubernetes.
+      network                            The network plugin.
+      authentication                     How the API server authenticates users.
+      authorization                      How the API server authorizes requests.
+      addons                             Manifests, one YAML document each, applied after the cluster is up. Objects that are removed from them are deleted.
+      addons_include                     Files, relative to the config, and URLs of such manifests. A `Cluster` object cannot name any.
+      system_images                      Images by RKE's names; a name that is missing has the image of the catalogue.
+      ssh_key_path                       The private key file for nodes that name no key. When empty: the first of `~/.ssh/id_rsa`, `id_ecdsa`, `id_ed25519` that has no passphrase, else the SSH agent.
+      ssh_cert_path                      The file of that key's OpenSSH certificate; not in a `Cluster` object.
+      ssh_agent_auth                     Log in with the keys of an SSH agent, not in a `Cluster` object. Without an agent (`SSH_AUTH_SOCK`) key files are used.
+      ignore_docker_version              Accept any version of Docker.
+      enable_cri_dockerd                 Run pods through cri-dockerd.
+      kubernetes_version                 The release of Kubernetes; the default release of rke-operator when empty. An existing cluster keeps its release.
+      private_registries                 Registries that need a login, have a private CA, or have the system images. Docker and kubelet use these settings.
+      ingress                            The ingress controller.
+      cluster_name                       The cluster's name in its kubeconfig.
+      cloud_provider                     The cloud that the nodes run in.
+      prefix_path                        The folder on the nodes that contains RKE's folders.
+      win_prefix_path                    The same on Windows nodes.
+      addon_job_timeout                  Seconds that RKE waits for an add-on.
+      bastion_host                       A machine through which the nodes are reached.
+      monitoring                         The metrics server.
+      restore                            Restore etcd from a snapshot at the next `up`.
+      rotate_certificates                Replace certificates at the next `up`.
+      rotate_encryption_key              Replace the encryption key at the next `up`.
+      dns                                The cluster's DNS server.
+      upgrade_strategy                   How many nodes may be unavailable while they are changed.
+      cri_dockerd_stream_server_address  Address that cri-dockerd listens on.
+      cri_dockerd_stream_server_port     Port that cri-dockerd listens on.
     ");
 }
 

@@ -2,10 +2,12 @@
 
 use super::{
     Page,
+    status::hint_lines,
     table::{Cell, Tone, plain},
 };
 use crate::{
     cli::snapshot_list::{OnNode, Snapshots},
+    facts::by_cause,
     model::{NodeName, printable},
     snapshots::record::{Cause, Grade, Listed},
 };
@@ -47,9 +49,12 @@ pub fn render(all: &Snapshots, page: Page) -> String {
         );
         lines.push(format!("bucket: {bucket}, as {node} saw it at {at}"));
     }
-    for (node, why) in &all.unreachable {
-        lines.push(page.paint.bad(&format!("{node}: {}", why.why)));
+    let down = by_cause(&all.unreachable);
+    for group in &down {
+        lines.push(page.paint.bad(&group.named()));
     }
+    let hints = down.iter().flat_map(|group| &group.hints);
+    lines.extend(hint_lines(hints.map(String::as_str), page));
     lines.join("\n")
 }
 

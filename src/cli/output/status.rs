@@ -376,7 +376,7 @@ pub(super) fn listed(problems: &[&Problem], page: Page) -> String {
     lines.join("\n")
 }
 
-fn hint_lines<'a>(hints: impl IntoIterator<Item = &'a str>, page: Page) -> Vec<String> {
+pub(super) fn hint_lines<'a>(hints: impl IntoIterator<Item = &'a str>, page: Page) -> Vec<String> {
     let hints = crate::error::distinct(hints).into_iter();
     hints
         .map(|hint| {
