@@ -160,7 +160,21 @@ mod tests {
 
 \x1b[1;36mhint:\x1b[0m short
 progress is as long as it is, and is not wrapped";
-        insta::assert_snapshot!(wrapped_lines(text, Some(30)).replace('\x1b', "^"));
+        insta::assert_snapshot!(wrapped_lines(text, Some(30)).replace('\x1b', "~"), @r"
+        ~[1;31merror:~[0m cannot reach node `n1`
+               (10.0.0.1)
+          caused by: no route to host,
+            and nothing else
+        1 | nodes: [{address: 10.0.0.1, role: [etcd]}]
+          |                   ^^^^^^^^ no such address
+          = help: write the address of
+                  the node
+          - n1: the machine is off, or
+            its cable is
+
+        ~[1;36mhint:~[0m short
+        progress is as long as it is, and is not wrapped
+        ");
         assert_eq!(wrapped_lines(text, None), text);
         assert_eq!(wrapped_lines(text, Some(80)), text);
     }

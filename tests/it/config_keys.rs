@@ -95,8 +95,8 @@ fn what_is_done_with_the_keys_of_rke() {
     {
         "any value, the same effect": 13,
         "no effect, with a warning, as in RKE": 8,
-        "only RKE's default so far": 10,
-        "refused, with what to do instead": 213,
+        "only RKE's default so far": 6,
+        "refused, with what to do instead": 217,
         "used": 212,
     }
     "#);
