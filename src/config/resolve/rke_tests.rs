@@ -85,6 +85,53 @@ fn a_file_of_another_program_is_told_in_one_sentence() {
     ");
 }
 
+/// What a `Cluster` has in the place of a secret, and next to its config. Each is one problem, and not also a mapping or a
+/// value that is missing.
+#[test]
+fn what_only_an_object_has_says_so_in_a_file() {
+    for (path, yaml) in [
+        (
+            "private_registries[0].password",
+            "private_registries: [{url: reg.example, user: me, password: {secretKeyRef: {name: a, key: b}}}]",
+        ),
+        (
+            "services.etcd.backup_config.s3backupconfig.secret_key",
+            "services: {etcd: {backup_config: {s3backupconfig: {endpoint: s3.example.com, bucket_name: abc, access_key: a, \
+             secret_key: {secretKeyRef: {name: a}}}}}}",
+        ),
+        (
+            "services.kubelet.extra_env[1]",
+            "services: {kubelet: {extra_env: [A=b, {secretKeyRef: {name: a}}]}}",
+        ),
+        (
+            "addons",
+            "addons: {configMapKeyRef: {name: a, key: all.yaml}}",
+        ),
+        ("cluster_name", "cluster_name: {secretKeyRef: {name: a}}"),
+        (
+            "bastion_host.ssh_key",
+            "bastion_host: {address: 192.0.2.1, ssh_key: {secretKeyRef: {name: a}}}",
+        ),
+    ] {
+        let said = bad(&and(yaml));
+        assert_eq!(said.lines().count(), 2, "{said}");
+        assert!(
+            said.starts_with(&format!("`{path}` (line 8): a reference to a Secret")),
+            "{said}"
+        );
+        assert!(said.contains("write the value itself"), "{said}");
+        assert_eq!(
+            said.contains("`ssh_key_path`"),
+            path.ends_with("ssh_key"),
+            "{said}"
+        );
+    }
+    assert_snapshot!(bad(&and("changes: Approve")), @"
+    `changes` (line 8): unknown key
+      remove it here: `changes` belongs to the `spec` of a `Cluster` object, next to `config`
+    ");
+}
+
 /// RKE's names, and an image that some release of RKE wrote for it.
 const OLD_IMAGES: &[(&str, &str)] = &[
     ("etcd", "rancher/coreos-etcd:v3.4.3-rancher1"),
