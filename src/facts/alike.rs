@@ -75,7 +75,7 @@ impl Unreachable {
         let Some(Alike { before, after, .. }) = self.alike.as_deref() else {
             return self.why.clone();
         };
-        // That it cannot be reached is said already.
+        // "does not answer" says already that it cannot be reached.
         let only_unreached = after.strip_prefix(": ").filter(|_| before == UNREACHED);
         only_unreached.map_or_else(|| format!("{before}it{after}"), str::to_owned)
     }
