@@ -16,7 +16,7 @@ use super::{
 use crate::{
     converge::{inspect, inspect_served},
     environment::Environment,
-    facts::{Actual, HostView},
+    facts::{Actual, by_cause},
     status::{CertificateStatus, Served, certificates},
 };
 
@@ -84,12 +84,12 @@ async fn of_nodes(
     } else {
         (inspect(&intent, environment).await?, Served::new())
     };
-    let mut unread = false;
-    for view in seen.actual.hosts.values() {
-        if let HostView::Unreachable(down) = view {
-            unread = true;
-            session.screen.warn(&down.why);
-        }
+    let down = by_cause(seen.actual.unreachable());
+    let mut unread = !down.is_empty();
+    for group in &down {
+        let hints = group.hints.iter().map(|hint| format!("\nhint: {hint}"));
+        let hints: String = hints.collect();
+        session.screen.warn(&(group.named() + &hints));
     }
     for ((node, port), answer) in &served {
         if let Err(why) = answer {
