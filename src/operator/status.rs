@@ -323,7 +323,7 @@ impl StatusWriter {
         }
         conditions.retain(wanted);
         let body = json!({
-            // Fails when someone else wrote meanwhile, so that nobody's condition is lost.
+            // Fails when another client wrote meanwhile, so that no condition is lost.
             "metadata": { "uid": self.uid, "resourceVersion": there.meta().resource_version },
             "status": { "conditions": conditions },
         });

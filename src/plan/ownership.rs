@@ -1,6 +1,6 @@
-//! Whose a node is, as far as what is on it tells. Pure. Proof is something positive: a claim, the file that a
-//! claim writes, a container or the state of this cluster; or the very machine that a run saw, with nothing of
-//! another Kubernetes on it. Folders prove nothing, and what is not known is nobody's.
+//! Which cluster a node belongs to, as far as its contents show. Pure. Only positive evidence counts: a claim, the file
+//! that a claim writes, a container or the state of this cluster; or the same machine that a run saw, with nothing of
+//! another Kubernetes on it. Folders prove nothing, and a node without evidence belongs to no cluster.
 
 use super::folders;
 use crate::{

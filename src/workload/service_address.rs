@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{WorkloadError, objects::within, pages};
 use crate::model::ObjectRef;
 
-/// Why a Service is refused: its address is another's, or nobody's and soon free. Every other
+/// Why a Service is refused: another Service has its address, or none has it and it is soon free. Every other
 /// error stays as it is.
 pub(super) async fn explain(
     client: &Client,
