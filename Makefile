@@ -86,7 +86,7 @@ undeploy: ## Takes the operator away; definitions, Clusters, credentials and sta
 run: ## The operator as a process of this machine, for the cluster that kubectl talks to
 	cargo run --locked -- run --namespace rke-operator
 
-bench: ## A fresh `up` on a real node beside kubeadm and a floor: make bench ROUNDS=5
+bench: ## A fresh `up` on a real node next to kubeadm, compared with a floor: make bench ROUNDS=5
 	@bench/run.sh 1
 
 bench-ha: ## The same for three control planes with etcd and two workers: make bench-ha ROUNDS=3

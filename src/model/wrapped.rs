@@ -6,7 +6,7 @@ const DEEPEST: usize = 3;
 const SHALLOW: usize = 4;
 
 /// How a line begins that is a head and a sentence, behind any indentation. Other lines are code, tables or progress.
-const HEADS: [&str; 7] = [
+const HEADS: [&str; 8] = [
     "error: ",
     "warning: ",
     "hint: ",
@@ -14,6 +14,7 @@ const HEADS: [&str; 7] = [
     "- ",
     "= help: ",
     "= note: ",
+    "stopping: ",
 ];
 
 /// A sentence behind a head, wrapped at words so that a line has no more than so many columns. What comes below stands

@@ -648,7 +648,7 @@ async fn a_node_is_reset_once_it_is_approved() {
     let rig = with_a_worker().await;
     let cleaned = rig.cleanings();
     for (name, node, why) in [
-        ("other", "n3", "the config does not name node `n3`"),
+        ("other", "n3", "the config has no node `n3`; its nodes are"),
         ("last", "n1", "no other node has the role"),
     ] {
         rig.asks(&reset(name, node));
@@ -743,6 +743,6 @@ async fn only_nodes_of_the_cluster_are_drained() {
     let refused = rig.operation_is("one", "Refused", "NotPossible").await;
     assert_eq!(
         message(&refused, "Complete"),
-        "the cluster has no node `n3`"
+        "the cluster has no node `n3`; its nodes are `n1`, `n2`"
     );
 }

@@ -65,10 +65,11 @@ fn words(text: &str) -> Vec<String> {
 /// How often each of them is written, by file.
 fn written() -> BTreeMap<(String, String), usize> {
     let mut paths = Vec::new();
-    for folder in ["src", "docs", "crds", "deploy"] {
+    for folder in ["src", "docs", "crds", "deploy", "samples"] {
         files(&root().join(folder), &mut paths);
     }
-    paths.push(root().join("README.md"));
+    let pages = ["README.md", "CHANGELOG.md", "SECURITY.md", "Makefile"];
+    paths.extend(pages.map(|page| root().join(page)));
     let banned = banned();
     let mut found = BTreeMap::new();
     for path in paths {

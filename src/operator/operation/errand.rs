@@ -282,7 +282,7 @@ fn with_names<'a>(
 ) -> String {
     let names = names.map(|name| name.0.as_str());
     let hints = known_names(name, "its nodes are", names);
-    let hints = hints.into_iter().map(|hint| format!("; hint: {hint}"));
+    let hints = hints.into_iter().map(|hint| format!("; {hint}"));
     hints.fold(message, |text, hint| text + &hint)
 }
 
