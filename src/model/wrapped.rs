@@ -6,7 +6,7 @@ const DEEPEST: usize = 3;
 const SHALLOW: usize = 4;
 
 /// How a line begins that is a head and a sentence, behind any indentation. Other lines are code, tables or progress.
-const HEADS: [&str; 8] = [
+const HEADS: [&str; 7] = [
     "error: ",
     "warning: ",
     "hint: ",
@@ -14,8 +14,10 @@ const HEADS: [&str; 8] = [
     "- ",
     "= help: ",
     "= note: ",
-    "stopping: ",
 ];
+
+/// What lines begin with that are there to be copied.
+const COMMANDS: [&str; 2] = ["kubectl", "rke-operator"];
 
 /// A sentence behind a head, wrapped at words so that a line has no more than so many columns. What comes below stands
 /// under the sentence, or is indented a little where the head is long. What is in backticks remains on one line, however
@@ -47,9 +49,9 @@ pub fn wrapped(head: &str, text: &str, columns: Option<usize>) -> String {
     out
 }
 
-/// A text of several lines with errors, warnings, causes and hints, as it is printed: each of these is wrapped as by
-/// [`wrapped`], where it is longer than a line. Other lines are left as they are, above all those of a config. Colours do
-/// not count.
+/// A text of several lines, as it is printed: each is wrapped as by [`wrapped`], where it is longer than the page, behind
+/// the head of an error, a warning, a cause or a hint, or behind what is in columns. Lines of a config and commands are
+/// left as they are. Colours do not count.
 pub fn wrapped_lines(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else {
         return text.to_owned();
@@ -67,16 +69,33 @@ pub fn wrapped_lines(text: &str, columns: Option<usize>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Where the sentence of a line begins.
+/// Where the sentence of a line begins; `None`: it is none.
 fn head_of(line: &str) -> Option<usize> {
     let mut visible = String::new();
+    let mut column = 0;
     for (at, c) in shown(line) {
+        if c != ' ' && (visible.ends_with("  ") || visible.trim().is_empty()) {
+            column = at;
+        }
         visible.push(c);
         if HEADS.contains(&visible.trim_start()) {
             return Some(at + c.len_utf8());
         }
     }
-    None
+    (!is_of_config(&visible) && !is_command(&visible)).then_some(column)
+}
+
+/// A line of a config with its number, or what stands below it.
+fn is_of_config(line: &str) -> bool {
+    let line = line.trim_start();
+    let margin = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    margin.trim_start().starts_with('|') || line.starts_with("-->")
+}
+
+/// A line that is there to be copied.
+fn is_command(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    line.starts_with("  ") && words.next().is_some_and(|word| COMMANDS.contains(&word))
 }
 
 /// The words of a text. What is in backticks is part of one.
@@ -150,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sentences_are_wrapped_and_colours_do_not_count() {
+    fn sentences_are_wrapped_and_colours_do_not_count() {
         let text = "\
 \x1b[1;31merror:\x1b[0m cannot reach node `n1` (10.0.0.1)
   caused by: no route to host, and nothing else
@@ -160,7 +179,9 @@ mod tests {
   - n1: the machine is off, or its cable is
 
 \x1b[1;36mhint:\x1b[0m short
-progress is as long as it is, and is not wrapped";
+state  n1  save the state of the cluster
+a question: is it longer than a line?
+  kubectl --kubeconfig kube_config_cluster.yml get nodes";
         insta::assert_snapshot!(wrapped_lines(text, Some(30)).replace('\x1b', "~"), @r"
         ~[1;31merror:~[0m cannot reach node `n1`
                (10.0.0.1)
@@ -174,7 +195,11 @@ progress is as long as it is, and is not wrapped";
             its cable is
 
         ~[1;36mhint:~[0m short
-        progress is as long as it is, and is not wrapped
+        state  n1  save the state of
+            the cluster
+        a question: is it longer than
+        a line?
+          kubectl --kubeconfig kube_config_cluster.yml get nodes
         ");
         assert_eq!(wrapped_lines(text, None), text);
         assert_eq!(wrapped_lines(text, Some(80)), text);
