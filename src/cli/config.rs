@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     catalog::{Catalogue, CatalogueError, etcd_tools},
-    config::{Explained, KeyRow, explain, is_host},
+    config::{Explained, KeyRow, explain, is_dialled},
     model::{KubernetesVersion, shell_word},
 };
 
@@ -221,8 +221,8 @@ async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> 
         prompt,
         &question,
         "",
-        "an IPv4 address or a host name",
-        is_host,
+        "an IP address or a host name",
+        is_dialled,
     )
     .await?;
     let of = |what: &str| format!("[+] {what} of host ({address})");

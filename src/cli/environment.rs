@@ -239,8 +239,13 @@ impl KeyRing for KeyFiles {
             }
             // One that stood in the config itself is gone with it; sshd may do without.
             let certificate = certificate.filter(|source| *source != "ssh_cert");
-            let certificate = certificate.map(|path| sources.certificate_at(path).map_err(told));
-            Ok(Credential::Key(key.pem, certificate.transpose()?))
+            // As is the one next to the key, whose time is short as a rule.
+            let is_beside = certificate == Some(&*format!("{source}-cert.pub"));
+            let certificate = match certificate.map(|path| sources.certificate_at(path)) {
+                Some(Err(_)) if is_beside => None,
+                other => other.transpose().map_err(told)?,
+            };
+            Ok(Credential::Key(key.pem, certificate))
         }
         .boxed()
     }

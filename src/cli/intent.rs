@@ -159,6 +159,12 @@ async fn read(
             tracing::debug!(%node, values = ?from.ssh_config, "from the SSH config");
         }
     }
+    for bastion in intent.bastions() {
+        if !bastion.ssh_config.is_empty() {
+            let at = &bastion.endpoint;
+            tracing::debug!(bastion = %at, values = ?bastion.ssh_config, "from the SSH config");
+        }
+    }
     desired::check(&intent)?;
     if intent.services.snapshots.is_some() || intent.services.snapshot_bucket.is_some() {
         intent.agent = own_program()?;

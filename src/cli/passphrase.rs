@@ -7,10 +7,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use russh::keys::{decode_secret_key, ssh_key::LineEnding};
-
 use super::{prompt::Prompt, report::CliError};
-use crate::model::Secret;
+use crate::{
+    config::{self, NotUnlocked},
+    model::Secret,
+};
 
 /// As often as ssh asks.
 const TRIES: usize = 3;
@@ -26,6 +27,8 @@ struct Known {
     wanted: BTreeMap<PathBuf, Wanted>,
     /// Not asked for again.
     withheld: BTreeSet<PathBuf>,
+    /// A passphrase was typed, and no passphrase decrypts them here.
+    unreadable: BTreeSet<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +56,13 @@ impl Passphrases {
         self.known().wanted.insert(file, wanted);
     }
 
-    /// Asks for the passphrases that are wanted. True where a key more can be used now.
+    /// Whether the key of a file cannot be decrypted here, whatever passphrase is typed.
+    pub(super) fn is_unreadable(&self, file: &PathBuf) -> bool {
+        self.known().unreadable.contains(file)
+    }
+
+    /// Asks for the passphrases that are wanted. True where more is known now about a key than what the config was
+    /// read with: it can be used, or cannot be decrypted at all.
     pub(super) async fn ask(&self, prompt: &Prompt) -> Result<bool, CliError> {
         let wanted = std::mem::take(&mut self.known().wanted);
         let mut more = false;
@@ -62,11 +71,17 @@ impl Passphrases {
                 continue;
             }
             match unlock(&source, &pem, prompt).await? {
-                Some(key) => {
+                Typed::Right(key) => {
                     self.known().unlocked.insert(file, key);
                     more = true;
                 }
-                None => {
+                Typed::Unreadable => {
+                    let mut known = self.known();
+                    known.withheld.insert(file.clone());
+                    known.unreadable.insert(file);
+                    more = true;
+                }
+                Typed::NotRight => {
                     self.known().withheld.insert(file);
                 }
             }
@@ -75,12 +90,17 @@ impl Passphrases {
     }
 }
 
-/// `None`: no passphrase was typed, or not the right one.
-async fn unlock(
-    source: &str,
-    pem: &Secret<String>,
-    prompt: &Prompt,
-) -> Result<Option<Secret<String>>, CliError> {
+/// How a person answered.
+enum Typed {
+    /// With the passphrase: this is the key without it.
+    Right(Secret<String>),
+    /// Not at all, or with other ones.
+    NotRight,
+    /// With one that may be right: the key cannot be decrypted here.
+    Unreadable,
+}
+
+async fn unlock(source: &str, pem: &Secret<String>, prompt: &Prompt) -> Result<Typed, CliError> {
     let mut question = format!("Enter passphrase for key '{source}': ");
     for _ in 0..TRIES {
         let typed = prompt.secret(&question).await;
@@ -88,16 +108,16 @@ async fn unlock(
             return Err(CliError::Stopped);
         }
         let Some(typed) = typed.filter(|typed| !typed.expose().is_empty()) else {
-            return Ok(None);
+            return Ok(Typed::NotRight);
         };
-        if let Ok(key) = decode_secret_key(pem.expose(), Some(typed.expose()))
-            && let Ok(plain) = key.to_openssh(LineEnding::LF)
-        {
-            return Ok(Some(Secret::new(plain.as_str().to_owned())));
+        match config::unlock(pem, &typed) {
+            Ok(key) => return Ok(Typed::Right(key)),
+            Err(NotUnlocked::Unreadable) => return Ok(Typed::Unreadable),
+            Err(NotUnlocked::Wrong) => {}
         }
         question = format!("Bad passphrase, try again for '{source}': ");
     }
-    Ok(None)
+    Ok(Typed::NotRight)
 }
 
 #[cfg(test)]
@@ -105,6 +125,7 @@ mod tests {
     use std::{collections::VecDeque, process::Command, sync::Arc};
 
     use futures::future::BoxFuture;
+    use russh::keys::decode_secret_key;
     use tempfile::TempDir;
 
     use super::{super::output::Screen, *};

@@ -12,17 +12,25 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
+
 use super::{manifests, passphrase::Passphrases};
 use crate::{
     config::{
         Certificate, DefaultKey, Refusal, Sources, SshConfig, SshHost, SshKey, SshQuery,
-        has_passphrase,
+        has_passphrase, needs_agent,
     },
     error::with_causes,
 };
 
-/// The keys that are looked for when a config names none: RKE's own, then ssh's others.
-const DEFAULT_KEYS: [&str; 3] = ["~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519"];
+/// The keys that are looked for when a config names none: RKE's own, then ssh's others, in its order.
+const DEFAULT_KEYS: [&str; 5] = [
+    "~/.ssh/id_rsa",
+    "~/.ssh/id_ecdsa",
+    "~/.ssh/id_ecdsa_sk",
+    "~/.ssh/id_ed25519",
+    "~/.ssh/id_ed25519_sk",
+];
 
 /// The longest private key file that is read; an RSA key of 16384 bits has 13 kB.
 const MAX_KEY_BYTES: usize = 64 * 1024;
@@ -269,7 +277,9 @@ impl Sources for FileSources {
         let mut first = None;
         for path in DEFAULT_KEYS {
             match self.read(path) {
-                Ok(key) if !has_passphrase(&key.pem) => return Ok(DefaultKey::Key(key)),
+                Ok(key) if !has_passphrase(&key.pem) && !needs_agent(&key.pem) => {
+                    return Ok(DefaultKey::Key(key));
+                }
                 Ok(key) => first = first.or(Some(Ok(DefaultKey::Key(key)))),
                 Err((io::ErrorKind::NotFound, _)) => {}
                 Err((_, refusal)) => first = first.or(Some(Err(refusal))),
@@ -308,6 +318,27 @@ impl Sources for FileSources {
                 hint: None,
             }),
         }
+    }
+
+    fn certificate_beside(&self, path: &str) -> Option<Result<Certificate, Refusal>> {
+        let beside = format!("{path}-cert.pub");
+        let file = self.key_file(&beside).ok()?;
+        // A link that leads nowhere is told, too.
+        file.symlink_metadata().ok()?;
+        Some(self.certificate_at(&beside))
+    }
+
+    fn file_of(&self, source: &str) -> Option<PathBuf> {
+        self.key_file(source).ok()
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        Some(Timestamp::now())
+    }
+
+    fn cannot_decrypt(&self, key: &SshKey) -> bool {
+        let file = self.key_file(&key.source);
+        file.is_ok_and(|file| self.passphrases.is_unreadable(&file))
     }
 
     fn authority_at(&self, path: &str) -> Result<String, Refusal> {

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, io,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -20,8 +20,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use super::sources::read_at_most;
 use crate::{
-    config::{Problem, SshConfig, SshHost, SshHostKeys, SshPerson, SshQuery},
+    config::{
+        HostClass, HostPatterns, Problem, SshConfig, SshHost, SshHostKeys, SshPerson, SshQuery,
+        files_read, output_for,
+    },
     host::Lookup,
     model::{Endpoint, printable},
 };
@@ -32,6 +36,10 @@ const AT_ONCE: usize = 8;
 const ONE: Duration = Duration::from_secs(5);
 /// All of them.
 const ALL: Duration = Duration::from_secs(30);
+/// So many machines are asked about one by one: what the files say is not looked into.
+const FEW: usize = 16;
+/// No file of the configuration is that long.
+const MAX_BYTES: usize = 1 << 20;
 /// Ways that are longer are a mistake.
 const LONGEST_WAY: usize = 8;
 
@@ -114,7 +122,7 @@ async fn asked(program: &Path, machines: &BTreeSet<SshQuery>) -> (SshConfig, Vec
         Ok(usual) => usual,
         Err(why) => return (config, vec![unread(&why)]),
     };
-    let mut failures: Vec<String> = Vec::new();
+    let mut failures: Vec<(SshQuery, String)> = Vec::new();
     let (home, user) = (
         variable("HOME"),
         variable("USER").or_else(|| variable("LOGNAME")),
@@ -124,39 +132,92 @@ async fn asked(program: &Path, machines: &BTreeSet<SshQuery>) -> (SshConfig, Vec
         user: user.as_deref(),
         variable: &variable,
     };
+    let patterns = match machines.first() {
+        Some(one) if machines.len() > FEW => patterns(program, one, deadline).await,
+        Some(_) | None => None,
+    };
     for _ in 0..LONGEST_WAY {
         let wanted = config.wanted(machines);
         if wanted.is_empty() {
             break;
         }
-        let answers = stream::iter(wanted).map(|query| async move {
-            let answer = output(program, &options(&query), &query.address, deadline).await;
-            (query, answer)
+        let answers = stream::iter(classes(wanted, patterns.as_ref())).map(|queries| async move {
+            let Some(first) = queries.first() else {
+                return (queries, Ok(String::new()));
+            };
+            let answer = output(program, &options(first), &first.address, deadline).await;
+            (queries, answer)
         });
         let mut answers = answers.buffer_unordered(AT_ONCE);
-        while let Some((query, answer)) = answers.next().await {
-            let host = match answer {
-                Ok(output) => SshHost::parse(&query, &output, &usual, &person),
-                Err(why) => {
-                    failures.push(why);
-                    SshHost::default()
-                }
-            };
-            tracing::debug!(address = query.address, ?host, "SSH config");
-            config.insert(query, host);
+        while let Some((queries, answer)) = answers.next().await {
+            for query in &queries {
+                let host = match &answer {
+                    Ok(output) => {
+                        let first = queries.first().unwrap_or(query);
+                        let output = output_for(query, first, output);
+                        SshHost::parse(query, &output, &usual, &person)
+                    }
+                    Err(why) => {
+                        failures.push((query.clone(), why.clone()));
+                        SshHost::default()
+                    }
+                };
+                tracing::debug!(address = query.address, ?host, "SSH config");
+                config.insert(query.clone(), host);
+            }
         }
     }
-    // As a rule it is the file that is wrong, and all say the same.
-    failures.sort_unstable();
-    failures.dedup();
-    (
-        config,
-        failures
-            .first()
-            .map(|why| unread(why))
-            .into_iter()
-            .collect(),
-    )
+    let problem = failed(&mut config, failures);
+    config.refuse_the_rest(machines);
+    (config, problem.into_iter().collect())
+}
+
+/// The patterns of the files that `ssh` reads; `None` where each machine must be asked about.
+async fn patterns(program: &Path, one: &SshQuery, deadline: Instant) -> Option<HostPatterns> {
+    let mut options = options(one);
+    options.push("-v".to_owned());
+    let output = ran(program, &options, &one.address, deadline).await.ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let files = files_read(&said).into_iter();
+    let texts = files.map(|file| read_at_most(MAX_BYTES, Path::new(file)));
+    let texts = texts.collect::<io::Result<Vec<_>>>().ok()?;
+    let is_whole = texts.iter().all(|text| text.len() < MAX_BYTES);
+    output.status.success().then_some(())?;
+    is_whole.then(|| HostPatterns::of(&texts)).flatten()
+}
+
+/// Those that one answer is enough for.
+fn classes(wanted: BTreeSet<SshQuery>, patterns: Option<&HostPatterns>) -> Vec<Vec<SshQuery>> {
+    let Some(patterns) = patterns else {
+        return wanted.into_iter().map(|query| vec![query]).collect();
+    };
+    let mut classes: BTreeMap<HostClass, Vec<SshQuery>> = BTreeMap::new();
+    for query in wanted {
+        classes
+            .entry(patterns.class(&query))
+            .or_default()
+            .push(query);
+    }
+    classes.into_values().collect()
+}
+
+/// As a rule it is the file that is wrong: then nothing of it is known, and all say the same. Where it is known for
+/// others, machines without an answer may be behind a bastion host: they are not dialled.
+fn failed(config: &mut SshConfig, failures: Vec<(SshQuery, String)>) -> Option<Problem> {
+    let is_whole = failures.len() == config.number();
+    let first = failures.iter().map(|(_, why)| why).min().cloned();
+    if !is_whole {
+        for (query, why) in failures {
+            let no_place = Some(format!("`ssh -G` failed: {why}"));
+            let host = SshHost {
+                no_place,
+                ..SshHost::default()
+            };
+            config.insert(query, host);
+        }
+        return None;
+    }
+    first.map(|why| unread(&why))
 }
 
 fn unread(why: &str) -> Problem {
@@ -185,20 +246,7 @@ async fn output(
     address: &str,
     deadline: Instant,
 ) -> Result<String, String> {
-    let limit = ONE.min(deadline.saturating_duration_since(Instant::now()));
-    let mut command = Command::new(program);
-    command
-        .args(options)
-        .args(["-T", "-G", "--", address])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let told = |error: io::Error| format!("{}: {error}", program.display());
-    let output = timeout(limit, command.output())
-        .await
-        .map_err(|_| format!("{address}: no answer in time"))?
-        .map_err(told)?;
+    let output = ran(program, options, address, deadline).await?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -209,4 +257,26 @@ async fn output(
         |line| printable(line).into_owned(),
     );
     Err(why)
+}
+
+async fn ran(
+    program: &Path,
+    options: &[String],
+    address: &str,
+    deadline: Instant,
+) -> Result<Output, String> {
+    let limit = ONE.min(deadline.saturating_duration_since(Instant::now()));
+    let mut command = Command::new(program);
+    command
+        .args(options)
+        .args(["-T", "-G", "--", address])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let told = |error: io::Error| format!("{}: {error}", program.display());
+    timeout(limit, command.output())
+        .await
+        .map_err(|_| format!("{address}: no answer in time"))?
+        .map_err(told)
 }

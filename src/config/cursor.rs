@@ -118,6 +118,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// True for a list that has items.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.value(), Some(Value::List(items)) if !items.is_empty())
+    }
+
     /// The entries of a mapping, the last of equal keys; none when it is something else.
     pub(super) fn entries(&self) -> Vec<(&'a str, Self)> {
         match self.value() {

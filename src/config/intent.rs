@@ -75,13 +75,27 @@ pub struct Login {
     pub docker_socket: String,
 }
 
-/// A machine through which nodes are reached, or one on the way to that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A machine through which nodes are reached, or one on the way to that. Two are equal where one connection is good for
+/// both, wherever what is said about them comes from.
+#[derive(Clone, Debug, Eq)]
 pub struct Bastion {
     /// Where its sshd is.
     pub endpoint: Endpoint,
     /// How to log in there; Docker is not used on it.
     pub login: Login,
+    /// As [`NodeIntent::ssh_config`].
+    pub ssh_config: BTreeMap<&'static str, String>,
+}
+
+impl PartialEq for Bastion {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            endpoint,
+            login,
+            ssh_config: _,
+        } = self;
+        (endpoint, login) == (&other.endpoint, &other.login)
+    }
 }
 
 /// One node of the cluster.

@@ -46,7 +46,10 @@ fn property(key: &Key) -> Value {
     let mut schema = match (key.kind, key.words) {
         (Kind::Text, [_, ..]) => one_of(key.words),
         (Kind::List, [_, ..]) => list_of(&json!({"enum": key.words})),
-        (kind, _) => of_kind(kind),
+        (kind, _) => match key.as_list {
+            Some(keys) => either(&of_kind(kind), keys),
+            None => of_kind(kind),
+        },
     };
     schema.insert("description".to_owned(), description(key).into());
     if !key.default.is_empty() {
@@ -62,6 +65,13 @@ fn property(key: &Key) -> Value {
         schema.insert("deprecated".to_owned(), true.into());
     }
     Value::Object(schema)
+}
+
+/// A section, or a list of sections with these keys.
+fn either(section: &Map<String, Value>, keys: &[Key]) -> Map<String, Value> {
+    let list = json!({"type": "array", "items": mapping(keys)});
+    let forms = json!([section, list]);
+    Map::from_iter([("anyOf".to_owned(), forms)])
 }
 
 /// One of a few words, or nothing.

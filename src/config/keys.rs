@@ -73,7 +73,7 @@ pub(super) fn row(section: &str, key: &Key) -> KeyRow {
     KeyRow {
         section: section.to_owned(),
         name: key.name,
-        kind: key.kind.name(),
+        kind: key.type_name(),
         default: key.default,
         secret: key.secret,
         by_reference: key.by_reference,

@@ -30,6 +30,7 @@ mod json_schema;
 mod keys;
 mod manifest;
 mod network;
+mod private_key;
 mod problem;
 mod references;
 mod resolve;
@@ -41,7 +42,9 @@ mod snippet;
 #[cfg(test)]
 mod snippet_tests;
 mod sources;
+mod ssh_classes;
 mod ssh_config;
+mod ssh_names;
 mod structural;
 mod tree;
 mod validate;
@@ -54,13 +57,15 @@ pub use json_schema::json_schema;
 pub use keys::{KeyRow, Support, keys};
 pub use manifest::Manifest;
 pub use network::{Backend, Calico, Canal, Flannel, Network};
+pub use private_key::{NotUnlocked, has_passphrase, needs_agent, unlock};
 pub use problem::{Place, Problem, Problems};
 pub use references::{ConfigSecrets, SecretReference, referred_secrets};
-pub(crate) use resolve::is_host;
-pub use resolve::{BucketWords, Resolved, has_passphrase, means_the_same, portable};
+pub use resolve::{BucketWords, Resolved, means_the_same, portable};
 pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{DefaultKey, Refusal, SecretSources, Sources, SshKey};
+pub use ssh_classes::{HostClass, HostPatterns, files_read, output_for};
 pub use ssh_config::{
     SshAgent, SshConfig, SshHost, SshHostKeys, SshJump, SshPerson, SshQuery, ssh_queries,
 };
+pub(crate) use ssh_names::is_dialled;
 pub use structural::structural_schema;

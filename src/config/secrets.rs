@@ -35,16 +35,23 @@ fn section(node: &Node, keys: &[Key], found: &mut Vec<Range<usize>>) {
 fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
     match key.kind.below() {
         _ if key.secret => everything(node, Names::Hidden, found),
-        Below::Section(keys) => section(node, keys, found),
-        Below::Each(keys) => match &node.value {
-            Value::List(items) => {
-                for item in items {
-                    section(item, keys, found);
-                }
+        Below::Section(keys) => match (&node.value, key.as_list) {
+            (Value::List(items), Some(keys)) => each(items, keys, found),
+            (Value::Null | Value::Scalar(_) | Value::List(_) | Value::Map(_), _) => {
+                section(node, keys, found);
             }
+        },
+        Below::Each(keys) => match &node.value {
+            Value::List(items) => each(items, keys, found),
             Value::Null | Value::Scalar(_) | Value::Map(_) => everything(node, Names::Shown, found),
         },
         Below::Nothing => by_name(node, found),
+    }
+}
+
+fn each(items: &[Node], keys: &[Key], found: &mut Vec<Range<usize>>) {
+    for item in items {
+        section(item, keys, found);
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
+
 use super::{Certificate, SshHost, SshQuery};
 use crate::model::Secret;
 
@@ -55,6 +57,21 @@ pub trait Sources {
 
     /// The certificate that `ssh_cert_path` names.
     fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal>;
+
+    /// The certificate next to the key that a path names (`FILE-cert.pub`), where there is one.
+    fn certificate_beside(&self, _path: &str) -> Option<Result<Certificate, Refusal>> {
+        None
+    }
+
+    /// The file that the path of a key or a certificate leads to, for commands in hints; `None`: a source is no file.
+    fn file_of(&self, _source: &str) -> Option<PathBuf> {
+        None
+    }
+
+    /// When certificates must be valid, where that is checked.
+    fn now(&self) -> Option<Timestamp> {
+        None
+    }
 
     /// The socket of the SSH agent; `None` where there is none.
     fn agent(&self) -> Result<Option<PathBuf>, Refusal>;
@@ -111,6 +128,11 @@ pub trait Sources {
 
     /// The key of a file that would log in has a passphrase: a person may be asked for it, and the config be read again.
     fn wants_passphrase(&self, _key: &SshKey) {}
+
+    /// Whether a person told the passphrase of this key, and the key cannot be decrypted here whatever it is.
+    fn cannot_decrypt(&self, _key: &SshKey) -> bool {
+        false
+    }
 }
 
 /// The operator's: one key out of one Secret for every node, no files, no keys in the object.

@@ -8,13 +8,17 @@ use std::{
     net::IpAddr,
 };
 
-use super::{cursor::Cursor, resolve::is_host, rke::RkeConfig};
+use super::{
+    cursor::Cursor,
+    rke::RkeConfig,
+    ssh_names::{ipv6, is_alias, is_dialled, plain},
+};
 use crate::model::{Endpoint, printable};
 
 /// A machine, as a person would name it to `ssh`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SshQuery {
-    /// The address as it is written.
+    /// The address as it is written; of IPv6 in its shortest form, without brackets.
     pub address: String,
     /// The user that the config names (`ssh -l`).
     pub user: Option<String>,
@@ -29,9 +33,9 @@ impl SshQuery {
             let text = machine.get(key).scalar()?;
             (!text.is_empty()).then(|| text.to_owned())
         };
-        let address = text("address").filter(|address| is_host(address))?;
+        let address = text("address").filter(|address| is_alias(address))?;
         Some(Self {
-            address,
+            address: plain(&address).into_owned(),
             user: text("user").filter(|user| !user.chars().any(char::is_whitespace)),
             port: text("port").and_then(|port| port.parse().ok()),
         })
@@ -41,13 +45,23 @@ impl SshQuery {
 /// The nodes and bastion hosts of a config, each once.
 pub fn ssh_queries(config: &RkeConfig) -> BTreeSet<SshQuery> {
     let root = config.root();
-    let bastion = root.get("bastion_host");
-    let way = bastion.get("through").items();
-    let machines = root.get("nodes").items().into_iter().chain(way);
+    let machines = root.get("nodes").items().into_iter();
     machines
-        .chain([bastion])
+        .chain(written_way(&root))
         .filter_map(|machine| SshQuery::of(&machine))
         .collect()
+}
+
+/// The machines of `bastion_host`, the one that is dialled from here first: a list of them, or one and those in its
+/// `through`.
+pub(super) fn written_way<'a>(root: &Cursor<'a>) -> Vec<Cursor<'a>> {
+    let bastion = root.get("bastion_host");
+    if bastion.is_list() {
+        return bastion.items();
+    }
+    let mut way = bastion.get("through").items();
+    way.push(bastion);
+    way
 }
 
 /// The agent that the configuration names.
@@ -113,8 +127,12 @@ pub struct SshHost {
     pub user_known_hosts: Option<Vec<String>>,
     /// `GlobalKnownHostsFile`.
     pub global_known_hosts: Option<Vec<String>>,
-    /// Values that cannot be used, each with the reason: sentence fragments.
+    /// Values that cannot be used, each with the reason: sentence fragments. The login does without them.
     pub unusable: Vec<String>,
+    /// Why it is not known where the machine is: the machine must not be dialled.
+    pub no_place: Option<String>,
+    /// Why it is not known through which machines it is reached: it must not be dialled directly.
+    pub no_way: Option<String>,
 }
 
 /// Whose configuration it is.
@@ -183,7 +201,7 @@ impl SshHost {
             person,
         };
         host.login(&lines, &tokens);
-        host.way(&lines);
+        host.way(&lines, &tokens);
         host.host_keys(&lines, &tokens);
         host
     }
@@ -191,14 +209,14 @@ impl SshHost {
     fn place(&mut self, query: &SshQuery, lines: &Compared<'_>) {
         let name = lines.said.first("hostname");
         if let Some(name) = name.filter(|name| !is_same_host(&query.address, name)) {
-            if is_host(name) {
-                self.host_name = Some(name.to_owned());
+            if is_dialled(name) {
+                self.host_name = Some(plain(name).into_owned());
             } else {
-                self.cannot(
+                self.no_place = Some(cannot(
                     "HostName",
                     name,
-                    "it is neither a host name nor an IPv4 address",
-                );
+                    "it is neither a host name nor an IP address",
+                ));
             }
         }
         if query.user.is_none() {
@@ -233,16 +251,19 @@ impl SshHost {
         };
     }
 
-    fn way(&mut self, lines: &Compared<'_>) {
+    fn way(&mut self, lines: &Compared<'_>, tokens: &Tokens<'_>) {
         if let Some(text) = lines.one("proxyjump").filter(|text| *text != "none") {
-            let jumps: Option<Vec<SshJump>> = text.split(',').map(jump).collect();
-            match jumps {
-                Some(jumps) => self.jumps = jumps,
-                None => self.cannot(
-                    "ProxyJump",
-                    text,
-                    "it must be `[USER@]HOST[:PORT]`, separated by commas, without IPv6 addresses",
-                ),
+            let expanded = text.split(',').map(|word| tokens.percent(word));
+            let jumps = expanded.map(|word| {
+                word.and_then(|word| {
+                    jump(&word).ok_or_else(|| {
+                        "it must be `[USER@]HOST[:PORT]`, separated by commas".to_owned()
+                    })
+                })
+            });
+            match jumps.collect() {
+                Ok(jumps) => self.jumps = jumps,
+                Err(why) => self.no_way = Some(cannot("ProxyJump", text, &why)),
             }
         }
         let command = lines.one("proxycommand").filter(|text| *text != "none");
@@ -272,17 +293,10 @@ impl SshHost {
             match tokens.expand(path) {
                 _ if path == "none" => {}
                 Ok(path) => files.push(path),
-                Err(why) => self.cannot(keyword, path, &why),
+                Err(why) => self.unusable.push(cannot(keyword, path, &why)),
             }
         }
         files
-    }
-
-    fn cannot(&mut self, keyword: &str, value: &str, why: &str) {
-        let value = printable(value);
-        self.unusable.push(format!(
-            "`{keyword} {value}` of the SSH config is not used: {why}"
-        ));
     }
 
     /// Where its sshd is dialled.
@@ -295,10 +309,17 @@ impl SshHost {
     }
 }
 
+fn cannot(keyword: &str, value: &str, why: &str) -> String {
+    let value = printable(value);
+    format!("`{keyword} {value}` of the SSH config is not used: {why}")
+}
+
 /// `ssh` writes names in lower case, and addresses in their shortest form.
 fn is_same_host(one: &str, other: &str) -> bool {
     let address = |text: &str| text.parse::<IpAddr>().ok();
-    one.eq_ignore_ascii_case(other) || (address(one).is_some() && address(one) == address(other))
+    let is_same =
+        one.eq_ignore_ascii_case(other) || (ipv6(one).is_some() && ipv6(one) == ipv6(other));
+    is_same || (address(one).is_some() && address(one) == address(other))
 }
 
 /// `[USER@]HOST[:PORT]`, or `ssh://` before it.
@@ -310,18 +331,27 @@ fn jump(text: &str) -> Option<SshJump> {
         Some((user, place)) => (Some(user.to_owned()), place),
         None => (None, text),
     };
-    let (address, port) = match place.split_once(':') {
-        Some((address, port)) => (
-            address,
-            Some(port.parse::<u16>().ok().filter(|port| *port > 0)?),
-        ),
-        None => (place, None),
+    // An IPv6 address is in brackets where a port follows it.
+    let (address, port) = if ipv6(place).is_some() {
+        (place, None)
+    } else {
+        match place.rsplit_once(':') {
+            Some((address, port)) => (address, Some(port)),
+            None => (place, None),
+        }
     };
-    // In brackets, for a port; IPv6 is not supported.
-    let address = address.strip_prefix('[').unwrap_or(address);
-    let address = address.strip_suffix(']').unwrap_or(address);
-    (is_host(address) && user.as_deref() != Some("")).then(|| SshJump {
-        address: address.to_owned(),
+    let port = match port {
+        Some(port) => Some(port.parse::<u16>().ok().filter(|port| *port > 0)?),
+        None => None,
+    };
+    let inner = address
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let address = plain(inner.unwrap_or(address)).into_owned();
+    let is_host =
+        is_alias(&address) && (ipv6(&address).is_some() || !address.contains([':', '[', ']', '/']));
+    (is_host && user.as_deref() != Some("")).then_some(SshJump {
+        address,
         user,
         port,
     })
@@ -361,11 +391,7 @@ impl Tokens<'_> {
             expanded.push_str(&rest[..at]);
             let (sign, after) = rest[at..].split_at(1);
             rest = if sign == "%" {
-                let token = after.chars().next();
-                let value = token.and_then(|token| self.token(token));
-                let unknown = || format!("`%{}` is not supported", token.unwrap_or_default());
-                expanded.push_str(&value.ok_or_else(unknown)?);
-                &after[token.map_or(0, char::len_utf8)..]
+                self.expand_one(after, &mut expanded)?
             } else if let Some((name, after)) = after
                 .strip_prefix('{')
                 .and_then(|after| after.split_once('}'))
@@ -380,6 +406,27 @@ impl Tokens<'_> {
         }
         expanded.push_str(rest);
         Ok(expanded)
+    }
+
+    /// The same of what has tokens and no variables, as `ProxyJump`, which `ssh -G` prints as it is written.
+    fn percent(&self, text: &str) -> Result<String, String> {
+        let mut expanded = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('%') {
+            expanded.push_str(before);
+            rest = self.expand_one(after, &mut expanded)?;
+        }
+        expanded.push_str(rest);
+        Ok(expanded)
+    }
+
+    /// What the token at the start stands for; returns what follows it.
+    fn expand_one<'b>(&self, after: &'b str, expanded: &mut String) -> Result<&'b str, String> {
+        let token = after.chars().next();
+        let value = token.and_then(|token| self.token(token));
+        let unknown = || format!("`%{}` is not supported", token.unwrap_or_default());
+        expanded.push_str(&value.ok_or_else(unknown)?);
+        Ok(&after[token.map_or(0, char::len_utf8)..])
     }
 
     fn token(&self, token: char) -> Option<String> {
@@ -428,6 +475,23 @@ impl SshConfig {
     /// What it says about one of them; where `ssh` told nothing, that is nothing.
     pub fn insert(&mut self, query: SshQuery, host: SshHost) {
         self.hosts.insert(query, host);
+    }
+
+    /// How many machines were asked about.
+    pub fn number(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// What is still not asked about is behind more machines than anyone has: nothing may be dialled in its place.
+    pub fn refuse_the_rest(&mut self, machines: &BTreeSet<SshQuery>) {
+        for query in self.wanted(machines) {
+            let no_way = Some("too many machines are on the way".to_owned());
+            let host = SshHost {
+                no_way,
+                ..SshHost::default()
+            };
+            self.insert(query, host);
+        }
     }
 
     /// What it says about a machine.

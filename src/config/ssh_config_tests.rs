@@ -134,22 +134,94 @@ fn what_the_config_names_wins() {
 #[test]
 fn what_cannot_be_used_has_a_reason() {
     let host = parse(
-        "hostname 2001:db8::1
+        "hostname ~n1
 identityfile ~other/key
 identityfile /keys/%C
 identityfile ${NONE}/key
 identityfile none
-proxyjump ops@[2001:db8::1]",
+proxyjump ops@[2001:db8::1",
     );
     assert_eq!(host.identity_files, Some(Vec::new()));
     assert_eq!((host.host_name, host.jumps), (None, Vec::new()));
+    assert_eq!(
+        host.no_place.as_deref(),
+        Some(
+            "`HostName ~n1` of the SSH config is not used: it is neither a host name nor an IP address"
+        )
+    );
+    assert_eq!(
+        host.no_way.as_deref(),
+        Some(
+            "`ProxyJump ops@[2001:db8::1` of the SSH config is not used: it must be `[USER@]HOST[:PORT]`, separated by commas"
+        )
+    );
     insta::assert_snapshot!(host.unusable.join("\n"), @"
-    `HostName 2001:db8::1` of the SSH config is not used: it is neither a host name nor an IPv4 address
     `IdentityFile ~other/key` of the SSH config is not used: the home of another user is not looked up
     `IdentityFile /keys/%C` of the SSH config is not used: `%C` is not supported
     `IdentityFile ${NONE}/key` of the SSH config is not used: the variable `NONE` is not set
-    `ProxyJump ops@[2001:db8::1]` of the SSH config is not used: it must be `[USER@]HOST[:PORT]`, separated by commas, without IPv6 addresses
     ");
+}
+
+/// As `ssh` takes them: `_`, dots at the end, IPv6 with its zone, tokens of `ProxyJump`.
+#[test]
+fn names_and_addresses_of_every_kind_count() {
+    for (said, host_name) in [
+        ("prod_node_1", "prod_node_1"),
+        ("n1.lan.", "n1.lan."),
+        ("2001:db8:0::1", "2001:db8::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+    ] {
+        let host = parse(&format!("hostname {said}"));
+        assert_eq!(host.host_name.as_deref(), Some(host_name));
+        assert_eq!(host.no_place, None);
+    }
+    let jump = |address: &str, user: Option<&str>, port| SshJump {
+        address: address.to_owned(),
+        user: user.map(str::to_owned),
+        port,
+    };
+    for (said, expected) in [
+        ("bastion_prod", jump("bastion_prod", None, None)),
+        ("a@b@gate.", jump("gate.", Some("a@b"), None)),
+        (
+            "ops@[2001:db8:0::1]:2022",
+            jump("2001:db8::1", Some("ops"), Some(2022)),
+        ),
+        ("[2001:db8::1]", jump("2001:db8::1", None, None)),
+        ("2001:db8::1", jump("2001:db8::1", None, None)),
+        ("[fe80::1%%eth0]:22", jump("fe80::1%eth0", None, Some(22))),
+        (
+            "ssh://u@[fd00::1]:24/",
+            jump("fd00::1", Some("u"), Some(24)),
+        ),
+        ("gate-%n:%p", jump("gate-n1", None, Some(22))),
+    ] {
+        let host = parse(&format!("proxyjump {said}"));
+        assert_eq!((host.jumps, host.no_way), (vec![expected], None), "{said}");
+    }
+    for said in [
+        "gate:x", "gate:0", "@gate", "a b", "-oX", "gate-%z", "[gate", "a:1:2", "gate,",
+    ] {
+        let host = parse(&format!("proxyjump {said}"));
+        assert_eq!(host.jumps, [], "{said}");
+        assert!(host.no_way.is_some(), "{said}");
+    }
+    let v6 = parse_as(&query("2001:db8::1"), "hostname 2001:db8::1");
+    assert_eq!(v6, SshHost::default());
+}
+
+/// A bastion host that is not known is not left out.
+#[test]
+fn what_nobody_was_asked_about_is_refused() {
+    let machines = BTreeSet::from([query("n1")]);
+    let mut config = SshConfig::default();
+    config.insert(query("n1"), parse("proxyjump a"));
+    config.refuse_the_rest(&machines);
+    let host = config.host(&query("a")).unwrap();
+    assert_eq!(
+        host.no_way.as_deref(),
+        Some("too many machines are on the way")
+    );
 }
 
 #[test]
@@ -212,7 +284,7 @@ fn host_keys_are_looked_up_by_the_endpoint() {
 #[test]
 fn nodes_and_bastions_are_asked_about_once() {
     let config = RkeConfig::parse(
-        "nodes: [{address: n1}, {address: n1}, {address: n2, user: core, port: 2222}, {address: -oX}, {}, x]
+        "nodes: [{address: n1}, {address: n1}, {address: n2, user: core, port: 2222}, {address: 'prod_node.'}, {address: '[fd00:0::1]'}, {address: -oX}, {}, x]
 bastion_host: {address: jump, through: [{address: gate}]}
 ",
     );
@@ -224,10 +296,15 @@ bastion_host: {address: jump, through: [{address: gate}]}
     assert_eq!(
         shown,
         [
+            "fd00::1 None None",
             "gate None None",
             "jump None None",
             "n1 None None",
-            "n2 Some(\"core\") Some(2222)"
+            "n2 Some(\"core\") Some(2222)",
+            "prod_node. None None"
         ]
     );
+    let config = RkeConfig::parse("bastion_host: [{address: gate}, null, {address: jump}]\n");
+    let queries = ssh_queries(&config.unwrap());
+    assert_eq!(queries, [query("gate"), query("jump")].into());
 }

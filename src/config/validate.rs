@@ -103,7 +103,10 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
     }
     match key.answer {
         Answer::Used => match key.kind.below() {
-            Below::Section(keys) => map_keys(at, keys, found),
+            Below::Section(keys) => match key.as_list.filter(|_| at.is_list()) {
+                Some(keys) => list_of(at, keys, found),
+                None => map_keys(at, keys, found),
+            },
             Below::Each(keys) => list_of(at, keys, found),
             Below::Nothing => {
                 duplicates_within(at, key, found);

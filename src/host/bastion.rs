@@ -105,7 +105,11 @@ impl Jump {
         keys: &dyn HostKeys,
         dial: &dyn Dial,
     ) -> Result<Way, Arc<HostError>> {
-        let Bastion { endpoint, login } = &self.bastion;
+        let Bastion {
+            endpoint,
+            login,
+            ssh_config: _,
+        } = &self.bastion;
         let before = self.before.as_deref();
         let at = Place {
             node: node.clone(),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::{ErrorClass, Explain, Obstacle, Passing, Subject},
-    model::printable,
+    model::{printable, shell_word},
 };
 
 impl Explain for HostError {
@@ -180,7 +180,11 @@ impl Explain for HostError {
             Self::Shell { at, said, .. } => vec![shell(at, said.as_deref().unwrap_or_default())],
             Self::HostKeyUnknown { .. } => unknown_key(),
             Self::HostKeyChanged { place, .. } => changed_key(place),
-            Self::Key { problem, .. } => vec![bad_key(problem).into()],
+            Self::Key {
+                problem,
+                key_source,
+                ..
+            } => vec![bad_key(problem, &file_word(key_source)).into()],
             Self::LoginRefused {
                 at, tried, hung_up, ..
             } => refused(at, tried, *hung_up),
@@ -345,22 +349,43 @@ fn changed_key(place: &str) -> Vec<Cow<'static, str>> {
     ]
 }
 
-const fn bad_key(problem: &KeyProblem) -> &'static str {
+/// The file of a key as a word of a command, where its source is a path as it is written.
+fn file_word(source: &str) -> String {
+    // A shell expands the `~` of a name without blanks only outside of quotes.
+    let plain = |c: char| c.is_alphanumeric() || "_-./~".contains(c);
+    if !source.contains('/') {
+        "FILE".to_owned()
+    } else if source.starts_with("~/") && source.chars().all(plain) {
+        source.to_owned()
+    } else {
+        shell_word(source).into_owned()
+    }
+}
+
+/// `file`: that of the key, as a word of a command.
+fn bad_key(problem: &KeyProblem, file: &str) -> String {
     match problem {
-        KeyProblem::Encrypted => {
-            "use a key without one; at a terminal an SSH agent can hold it (`ssh-add FILE`, and `ssh_agent_auth: true`)"
+        KeyProblem::Encrypted => format!(
+            "use a key without one; at a terminal an SSH agent can hold it (`ssh-add {file}`, and `ssh_agent_auth: true`)"
+        ),
+        KeyProblem::Certificate(_) => {
+            "`ssh-keygen -L -f` shows whether OpenSSH can read it".to_owned()
         }
-        KeyProblem::Certificate(_) => "`ssh-keygen -L -f` shows whether OpenSSH can read it",
         KeyProblem::Agent(..) => {
-            "is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` checks both"
+            "is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` checks both".to_owned()
         }
-        KeyProblem::AgentDeclined => "is it locked (`ssh-add -X`), or was a confirmation declined?",
-        KeyProblem::AgentEmpty => "`ssh-add FILE` adds one",
+        KeyProblem::AgentDeclined => {
+            "is it locked (`ssh-add -X`), or was a confirmation declined?".to_owned()
+        }
+        KeyProblem::AgentEmpty => "`ssh-add FILE` adds one".to_owned(),
         KeyProblem::AgentLacks => {
             "`ssh-add FILE` adds one; its public half must be in `FILE.pub` next to the `IdentityFile`"
+                .to_owned()
         }
-        KeyProblem::Public => "name the private half: the file without `.pub`",
-        KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it",
+        KeyProblem::Public => "name the private half: the file without `.pub`".to_owned(),
+        KeyProblem::Format(_) => format!(
+            "`ssh-keygen -y -f {file}` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f {file}` writes it again in OpenSSH's format"
+        ),
     }
 }
 

@@ -125,32 +125,47 @@ impl Identity {
         match self {
             Self::Key(key, certificate) => {
                 tried.next();
-                let hash = hash(handle, key.algorithm().is_rsa()).await?;
-                match certificate {
-                    None => {
-                        let key = PrivateKeyWithHashAlg::new(Arc::new(*key), hash);
-                        let attempt = handle.authenticate_publickey(user, key).await;
-                        attempt.map_err(LoginError::Ssh)
-                    }
-                    Some(certificate) => {
-                        let mut signer = LocalSigner(&key);
-                        let attempt = handle
-                            .authenticate_certificate_with(user, *certificate, hash, &mut signer)
-                            .await;
-                        attempt.map_err(|error| match error {
-                            AgentAuthError::Send(_) => LoginError::Ssh(russh::Error::SendError),
-                            AgentAuthError::Key(error) => {
-                                LoginError::Key(KeyProblem::Format(Box::new(error)))
-                            }
-                        })
-                    }
-                }
+                by_key(*key, certificate, handle, user).await
             }
             Self::Agent(agent, identities) => {
                 by_agent(agent, identities, handle, user, tried).await
             }
         }
     }
+}
+
+/// As ssh does: the certificate first, and the key alone where sshd does not accept it, be it that it has expired.
+async fn by_key<H: client::Handler>(
+    key: PrivateKey,
+    certificate: Option<Box<Certificate>>,
+    handle: &mut client::Handle<H>,
+    user: &str,
+) -> Result<AuthResult, LoginError> {
+    let hash = hash(handle, key.algorithm().is_rsa()).await?;
+    if let Some(certificate) = certificate {
+        let mut signer = LocalSigner(&key);
+        let attempt = handle
+            .authenticate_certificate_with(user, *certificate, hash, &mut signer)
+            .await;
+        let ended = attempt.map_err(|error| match error {
+            AgentAuthError::Send(_) => LoginError::Ssh(russh::Error::SendError),
+            AgentAuthError::Key(error) => LoginError::Key(KeyProblem::Format(Box::new(error))),
+        })?;
+        let is_refused = matches!(
+            ended,
+            AuthResult::Failure {
+                partial_success: false,
+                ..
+            }
+        );
+        if !is_refused || handle.is_closed() {
+            return Ok(ended);
+        }
+        tracing::debug!("sshd refuses the certificate; the key is tried without it");
+    }
+    let key = PrivateKeyWithHashAlg::new(Arc::new(key), hash);
+    let attempt = handle.authenticate_publickey(user, key).await;
+    attempt.map_err(LoginError::Ssh)
 }
 
 /// Those of the keys that the config names come before all others, in its order: sshd hangs up after some. `only`: the

@@ -237,7 +237,11 @@ pub struct BastionEntry {
 impl BastionEntry {
     /// What is kept of a bastion; `host_keys`: those that were verified.
     pub fn of(bastion: &Bastion, host_keys: Vec<String>) -> Self {
-        let Bastion { endpoint, login } = bastion;
+        let Bastion {
+            endpoint,
+            login,
+            ssh_config: _,
+        } = bastion;
         Self {
             address: endpoint.address.clone(),
             port: endpoint.port,
@@ -266,6 +270,7 @@ impl BastionEntry {
                 key_source: self.key_source.clone(),
                 docker_socket: String::new(),
             },
+            ssh_config: BTreeMap::new(),
         }
     }
 }

@@ -57,6 +57,9 @@ pub struct NodeDiagnosis {
     /// What of the login comes from the configuration of OpenSSH's client, by its keyword.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ssh_config: BTreeMap<&'static str, String>,
+    /// The same of the bastion hosts, as `bastions` names them; only those of which something comes from there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub bastion_ssh_config: BTreeMap<String, BTreeMap<&'static str, String>>,
     /// Its roles in the config.
     pub roles: Vec<Role>,
     /// It answered, and so did its Docker. If not, there are no fields about its machine.
@@ -205,6 +208,12 @@ fn diagnosis(examined: &Examined<'_>, name: &NodeName, node: &NodeIntent) -> Nod
             .map(|bastion| bastion.endpoint.to_string())
             .collect(),
         ssh_config: node.ssh_config.clone(),
+        bastion_ssh_config: node
+            .bastions
+            .iter()
+            .filter(|bastion| !bastion.ssh_config.is_empty())
+            .map(|bastion| (bastion.endpoint.to_string(), bastion.ssh_config.clone()))
+            .collect(),
         roles: node.roles.iter().copied().collect(),
         reachable: facts.is_some(),
         machine: facts.map(|facts| machine(facts, measured, examined.now)),

@@ -193,6 +193,160 @@ async fn nodes_are_reached_by_proxy_jump() {
     assert_eq!((site.node.connections(), node.connections()), (1, 1));
 }
 
+/// A node behind a bastion host, both at IPv6 addresses, as the config has them or as the SSH config does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_and_bastions_have_ipv6_addresses() {
+    let site = Site::new().await;
+    site.node.docker().has_every_image = Some(1);
+    let port = site.node.listen_at("[::1]:0".parse().unwrap()).await.port();
+    let gate = FakeHost::new();
+    let there = Endpoint {
+        address: "::1".to_owned(),
+        port,
+    };
+    let gate_port = gate.listen_at("[::1]:0".parse().unwrap()).await.port();
+    let gate_at = Endpoint {
+        address: "::1".to_owned(),
+        port: gate_port,
+    };
+    gate.leads_to(FakeNet([(there.clone(), site.node.clone())].into()));
+    assert_eq!(there.to_string(), format!("[::1]:{port}"));
+    let known = site.node.known_hosts(&there) + &gate.known_hosts(&gate_at);
+    site.context.write("home/.ssh/known_hosts", &known);
+    configured(
+        &site.context,
+        &format!(
+            "Host node_a.\n  HostName ::1\n  Port {port}\n  ProxyJump rke@[::1]:{gate_port}\nHost *\n  User rke\n"
+        ),
+    );
+    let node = "internal_address: 10.0.0.1, hostname_override: n1, user: rke";
+    let key = "ssh_key_path: ~/.ssh/id_rsa\n";
+    for (yaml, bastions) in [
+        (
+            format!("nodes: [{{address: '::1', port: {port}, {node}}}]\n"),
+            json!([]),
+        ),
+        (
+            format!("nodes: [{{address: '[0::1]', port: {port}, {node}}}]\n"),
+            json!([]),
+        ),
+        (
+            format!(
+                "nodes: [{{address: '::1', port: {port}, {node}}}]\n\
+                 bastion_host: [{{address: '[::1]', port: {gate_port}, user: rke}}]\n"
+            ),
+            json!([gate_at.to_string()]),
+        ),
+        (
+            format!("nodes: [{{address: node_a., {node}}}]\n"),
+            json!([gate_at.to_string()]),
+        ),
+    ] {
+        site.context
+            .write("cluster.yml", &format!("{yaml}{key}{REST}"));
+        let ran = run(&site, &["doctor", "--no-write", "-o", "json"]).await;
+        assert!(!ran.stderr.contains("host key"), "{ran}");
+        let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let node = &told["nodes"][0];
+        assert_eq!(node["reachable"], true, "{yaml}: {ran}");
+        assert_eq!(node["address"], there.to_string(), "{yaml}");
+        assert_eq!(node["bastions"], bastions, "{yaml}");
+    }
+}
+
+/// The node is behind a machine that is not known: nothing is dialled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_unusable_on_the_way_is_an_error() {
+    let site = Site::new().await;
+    for (config, words) in [
+        (
+            "Host *\n  ProxyJump gate-%C\n",
+            "the SSH config has no usable `ProxyJump` for it, and it is not dialled directly",
+        ),
+        (
+            "Host *\n  HostName a..b\n",
+            "the SSH config has no usable `HostName` for it",
+        ),
+        (
+            "Host *\n  ProxyCommand ssh -W %h:%p gate\n",
+            "`ProxyCommand` of the SSH config leads through another machine and is not used",
+        ),
+        // One of the machines on the way is not known.
+        (
+            "Match host gate exec \"exit 1\"\nHost 127.0.0.1\n  ProxyJump gate\nHost gate\n  HostName a..b\n",
+            "`ProxyJump` of the SSH config names a machine that cannot be dialled",
+        ),
+    ] {
+        configured(&site.context, config);
+        let ran = run(&site, &["plan"]).await;
+        assert_eq!(ran.code, Some(1), "{config}: {ran}");
+        assert!(ran.stderr.contains(words), "{config}: {ran}");
+    }
+    assert_eq!(site.node.connections(), 0);
+    let ran = run(&site, &["plan", "--no-ssh-config"]).await;
+    assert!(site.node.connections() > 0, "{ran}");
+}
+
+/// Of 300 nodes that the same patterns fit one is asked about; each has what `ssh` would use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_nodes_are_asked_about_at_once() {
+    let site = Site::new().await;
+    let asked = |site: &Site| {
+        let file = site.context.path("asked");
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let _ = fs::remove_file(file);
+        text.lines().count()
+    };
+    let counted = |config: &str| {
+        configured(&site.context, config);
+        let (ssh, count) = (site.context.path("bin/ssh"), site.context.path("asked"));
+        let script = fs::read_to_string(&ssh).unwrap();
+        let script = script.replace("exec", &format!("echo >> '{}'\nexec", count.display()));
+        fs::write(&ssh, script).unwrap();
+    };
+    let nodes: String = (0..300)
+        .map(|number| {
+            let (address, role) = match number {
+                0 => ("n0".to_owned(), "[controlplane, etcd]"),
+                1..100 => (format!("10.0.1.{number}"), "[worker]"),
+                _ => (format!("n{number}"), "[worker]"),
+            };
+            format!("  - {{address: {address}, role: {role}}}\n")
+        })
+        .collect();
+    site.context.write(
+        "cluster.yml",
+        &format!("nodes:\n{nodes}ssh_key_path: ~/.ssh/id_rsa\n{REST}"),
+    );
+    let patterns = "Host n12?\n  User other\nHost *\n  User rke\n  ProxyJump gate\n";
+    counted(patterns);
+    let ran = run(&site, &["--debug", "validate"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    // `ssh -F /dev/null`, the files, those in 10.0.1.0/24 and n0 to n299, n120 to n129, and the bastion host.
+    assert!(asked(&site) <= 6, "{ran}");
+    let said = |node: &str| {
+        let mut lines = ran.stderr.lines();
+        let start = format!("node={node} values=");
+        let line = lines.find(|line| line.contains(&start));
+        line.unwrap_or_else(|| panic!("{node}: {ran}")).to_owned()
+    };
+    assert!(said("n125").contains("\"User\": \"other\""), "{ran}");
+    assert!(said("n135").contains("\"User\": \"rke\""), "{ran}");
+    assert!(
+        said("10.0.1.7").contains("\"ProxyJump\": \"gate\""),
+        "{ran}"
+    );
+    assert!(!said("10.0.1.7").contains("HostName"), "{ran}");
+
+    // What a program decides may differ for each.
+    counted(&format!(
+        "Match exec \"test %h = n5\"\n  Port 24\n{patterns}"
+    ));
+    let ran = run(&site, &["validate"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(asked(&site) > 300);
+}
+
 /// The node would be dialled directly, which is as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_command_is_a_warning() {
@@ -201,7 +355,7 @@ async fn a_proxy_command_is_a_warning() {
     let ran = run(&site, &["plan"]).await;
     assert_eq!(ran.code, Some(0), "{ran}");
     for words in [
-        "`ProxyCommand` of the SSH config is not used: this node is dialled directly",
+        "`ProxyCommand` of the SSH config is not used: this machine is dialled directly",
         "write `ProxyJump HOST` in the SSH config, or `bastion_host` here",
     ] {
         assert!(ran.stderr.contains(words), "{words}: {ran}");

@@ -16,6 +16,7 @@ use rke_operator::{
 use russh::keys::{
     PrivateKey,
     agent::{client::AgentClient, server},
+    decode_secret_key,
     ssh_key::private::Ed25519Keypair,
 };
 use tempfile::TempDir;
@@ -85,6 +86,7 @@ fn behind(allowed: &[&str]) -> Site {
     let way = Bastion {
         endpoint: at(BASTION),
         login: bastion.login(),
+        ssh_config: BTreeMap::new(),
     };
     let target = |name: NodeName| {
         let target = Target {
@@ -224,6 +226,7 @@ async fn a_bastion_may_be_reached_through_another_one() {
     let way = [(BASTION, &outer), ("inner", &inner)].map(|(place, host)| Bastion {
         endpoint: at(place),
         login: host.login(),
+        ssh_config: BTreeMap::new(),
     });
     let target = |name: &str| {
         let target = Target {
@@ -425,6 +428,31 @@ async fn certificates_of_every_kind_of_key_log_in() {
     }
 }
 
+/// As ssh: a certificate that sshd does not accept does not keep the key from logging in.
+#[tokio::test]
+async fn a_key_logs_in_where_its_certificate_is_refused() {
+    let host = FakeHost::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    keygen(folder, &["-t", "ed25519", "-N", "", "-f", "ca"]);
+    let key = host.private_key();
+    let parsed = decode_secret_key(&key, None).expect("a key");
+    let public = parsed.public_key().to_openssh().expect("its public half");
+    fs::write(folder.join("key.pub"), public).expect("a file");
+    keygen(folder, &["-s", "ca", "-I", "me", "-n", "rke", "key.pub"]);
+    let certificate = Certificate {
+        text: fs::read_to_string(folder.join("key-cert.pub")).expect("a file"),
+        source: "key-cert.pub".to_owned(),
+    };
+    host.faults(|faults| faults.no_certificates = true);
+    let login = Login {
+        credential: Credential::Key(key.into(), Some(certificate)),
+        ..host.login()
+    };
+    let connected = connect(&host, &login).await;
+    assert!(connected.is_ok(), "{connected:?}");
+}
+
 /// O31: the keys by which a run before verified a node and its bastion are enough for the next one, with nothing on
 /// record; and a look tells them.
 #[tokio::test]
@@ -447,6 +475,7 @@ async fn keys_that_were_verified_before_are_enough() {
             bastions: vec![Bastion {
                 endpoint: at(BASTION),
                 login: bastion.login(),
+                ssh_config: BTreeMap::new(),
             }],
             verified,
         };

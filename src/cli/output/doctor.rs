@@ -1,6 +1,8 @@
 //! A [`Diagnosis`] for people: a row for each node, then what was found, the worst first. Colour never carries meaning.
 //! Decides nothing.
 
+use std::collections::BTreeMap;
+
 use super::{
     Page,
     lines::count,
@@ -64,17 +66,28 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
     sections.join("\n\n")
 }
 
-/// What no config says and ssh's does, a line for each node.
+/// What no config says and ssh's does, a line for each node and each bastion host.
 fn of_ssh_config(diagnosis: &Diagnosis, page: Page) -> Option<String> {
+    let values = |from: &BTreeMap<&str, String>| {
+        let values = from.iter();
+        let values = values.map(|(keyword, value)| format!("{keyword} {}", printable(value)));
+        values.collect::<Vec<_>>().join(", ")
+    };
     let nodes = diagnosis.nodes.iter();
     let nodes = nodes.filter(|node| !node.ssh_config.is_empty());
+    let nodes = nodes.map(|node| (node.name.0.clone(), values(&node.ssh_config)));
+    // Most nodes have the same ones.
+    let bastions: BTreeMap<_, _> = diagnosis
+        .nodes
+        .iter()
+        .flat_map(|node| &node.bastion_ssh_config)
+        .collect();
+    let bastions = bastions
+        .into_iter()
+        .map(|(address, from)| (format!("bastion host {address}"), values(from)));
     let lines: Vec<String> = nodes
-        .map(|node| {
-            let values = node.ssh_config.iter();
-            let values = values.map(|(keyword, value)| format!("{keyword} {}", printable(value)));
-            let values = values.collect::<Vec<_>>().join(", ");
-            paragraph(&format!("  - {}: ", node.name), &values, page)
-        })
+        .chain(bastions)
+        .map(|(name, values)| paragraph(&format!("  - {name}: "), &values, page))
         .collect();
     (!lines.is_empty()).then(|| {
         format!(

@@ -39,6 +39,7 @@ fn diagnosis(nodes: usize) -> Diagnosis {
             address: format!("{address}:22"),
             bastions: Vec::new(),
             ssh_config: [].into(),
+            bastion_ssh_config: [].into(),
             roles: Vec::new(),
             reachable,
             machine: reachable.then(machine),

@@ -1,27 +1,102 @@
 //! Where nodes are: addresses that SSH and other nodes can reach, each of one node.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
 };
 
-use super::{Found, nodes::Named, values};
-use crate::config::{cursor::Cursor, intent::Services, problem::Problem};
+use super::{Found, nodes::Named};
+use crate::{
+    config::{
+        cursor::Cursor,
+        intent::Services,
+        problem::Problem,
+        ssh_config::{SshHost, SshJump},
+        ssh_names::{ipv6, is_dialled, plain},
+    },
+    model::Role,
+};
 
-pub(super) fn check(at: &Cursor<'_>, address: &str, found: &mut Found) {
-    if values::is_host(address) {
-        if address.parse().is_ok_and(is_of_no_machine) {
-            let problem = at.problem("is no address of a single machine");
-            found.problem(problem.detail(address));
-        }
-        return;
+/// Where SSH dials a machine whose `address` is at `at`: `HostName` of the SSH config, else the address. `None`: a
+/// problem says why it is not dialled.
+pub(super) fn dialled(
+    at: &Cursor<'_>,
+    address: &str,
+    ssh: Option<&SshHost>,
+    found: &mut Found,
+) -> Option<String> {
+    if let Some(why) = ssh.and_then(|ssh| ssh.no_place.as_ref()) {
+        found.problem(at.problem("the SSH config has no usable `HostName` for it").detail(why).hint(
+            "correct it in the SSH config, or write the address itself here; with `--no-ssh-config` the SSH config is \
+             not read (a `Cluster` has none)",
+        ));
+        return None;
     }
+    let named = ssh.and_then(|ssh| ssh.host_name.as_deref());
+    let place = named.map_or_else(|| plain(address), Cow::Borrowed);
+    if !is_dialled(&place) {
+        not_dialled(at, address, found);
+        return None;
+    }
+    let Some((message, hint)) = of_no_machine(&place) else {
+        return Some(place.into_owned());
+    };
+    let problem = at.problem(message).detail(place);
+    found.problem(Problem {
+        hint: hint.map(str::to_owned),
+        ..problem
+    });
+    None
+}
+
+/// The same of a machine that only `ProxyJump` names; `at`: the address of what is reached through it.
+pub(super) fn of_jump(
+    at: &Cursor<'_>,
+    jump: &SshJump,
+    ssh: &SshHost,
+    found: &mut Found,
+) -> Option<String> {
+    let place = ssh.host_name.as_ref().unwrap_or(&jump.address);
+    let why = match (&ssh.no_place, of_no_machine(place)) {
+        (Some(why), _) => why.clone(),
+        (None, _) if !is_dialled(place) => {
+            format!("`{place}` is neither a host name nor an IP address")
+        }
+        (None, Some((why, _))) => format!("`{place}` {why}"),
+        (None, None) => return Some(place.clone()),
+    };
+    let problem =
+        at.problem("`ProxyJump` of the SSH config names a machine that cannot be dialled");
+    found.problem(problem.detail(format!("of `{}`: {why}", jump.address)).hint(
+        "correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not \
+         read (a `Cluster` has none)",
+    ));
+    None
+}
+
+/// What is wrong with an address that no machine has, and the cure, where there is one.
+fn of_no_machine(place: &str) -> Option<(&'static str, Option<&'static str>)> {
+    match ipv6(place) {
+        Some((ip, _)) if ip.is_unspecified() || ip.is_multicast() => Some((NO_MACHINE, None)),
+        Some((ip, None)) if ip.is_unicast_link_local() => Some((
+            "is a link-local address without its interface",
+            Some(
+                "write the interface of the machine that dials it behind the address: `fe80::1%eth0`",
+            ),
+        )),
+        None if place.parse().is_ok_and(has_no_machine) => Some((NO_MACHINE, None)),
+        Some(_) | None => None,
+    }
+}
+
+const NO_MACHINE: &str = "is no address of a single machine";
+
+fn not_dialled(at: &Cursor<'_>, address: &str, found: &mut Found) {
     let problem = at
-        .problem("is neither a host name nor an IPv4 address")
+        .problem("is neither a host name nor an IP address")
         .detail(address);
-    found.problem(if is_ipv6(address) {
-        at.problem("IPv6 is not supported yet").detail(address)
-    } else if address.contains('@') {
+    found.problem(if address.contains('@') {
         problem.hint("write the user in `user`")
     } else if address.contains(':') {
         problem.hint("write the port in `port`")
@@ -30,33 +105,50 @@ pub(super) fn check(at: &Cursor<'_>, address: &str, found: &mut Found) {
     });
 }
 
-/// `0.0.0.0`, and the addresses of multicast and broadcast.
-const fn is_of_no_machine(address: Ipv4Addr) -> bool {
-    address.is_unspecified() || address.is_multicast() || address.is_broadcast()
+/// SSH may use IPv6; the cluster itself has IPv4 addresses. `dialled`: where SSH dials the node.
+pub(super) fn check_family(
+    node: &Cursor<'_>,
+    dialled: &str,
+    internal: Option<&str>,
+    roles: &BTreeSet<Role>,
+    found: &mut Found,
+) {
+    let Some((_, zone)) = ipv6(dialled) else {
+        return;
+    };
+    let at = node.get("address");
+    if internal.is_none() {
+        let problem = at.problem("is an IPv6 address, which only SSH can use");
+        found.problem(problem.detail(dialled).hint(
+            "write the node's IPv4 address, at which other nodes reach it, in `internal_address`",
+        ));
+    }
+    if zone.is_some() && roles.contains(&Role::ControlPlane) {
+        let problem = at.problem(
+            "is a link-local address, at which clients of the API server do not reach a control plane",
+        );
+        found.problem(problem.detail(dialled).hint(
+            "write an address that is valid beyond the link; nodes without the role `controlplane` may have this one",
+        ));
+    }
 }
 
-/// With a zone (`fe80::1%eth0`) and in brackets, too.
-fn is_ipv6(text: &str) -> bool {
-    let plain = text.trim_start_matches('[');
-    let plain = plain.split([']', '%']).next().unwrap_or(plain);
-    plain.parse::<Ipv6Addr>().is_ok()
+/// `0.0.0.0`, and the addresses of multicast and broadcast.
+const fn has_no_machine(address: Ipv4Addr) -> bool {
+    address.is_unspecified() || address.is_multicast() || address.is_broadcast()
 }
 
 pub(super) fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found) {
     match internal.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) if address.is_loopback() || is_of_no_machine(address) => {
+        Ok(IpAddr::V4(address)) if address.is_loopback() || has_no_machine(address) => {
             let problem = at.problem("is no address at which other nodes reach this one");
             found.problem(problem.detail(internal).hint(
                 "write the address of an interface of the node, one that `ip addr` shows there",
             ));
         }
         Ok(IpAddr::V4(_)) => {}
-        Ok(IpAddr::V6(_)) => {
-            found.problem(at.problem("IPv6 is not supported yet").detail(internal));
-        }
-        Err(_) if is_ipv6(internal) => {
-            found.problem(at.problem("IPv6 is not supported yet").detail(internal));
-        }
+        Ok(IpAddr::V6(_)) => found.problem(only_ipv4(at, internal)),
+        Err(_) if ipv6(internal).is_some() => found.problem(only_ipv4(at, internal)),
         Err(_) => found.problem(
             at.problem("must be an IPv4 address")
                 .detail(internal)
@@ -65,12 +157,21 @@ pub(super) fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found)
     }
 }
 
+fn only_ipv4(at: &Cursor<'_>, internal: &str) -> Problem {
+    let problem = at.problem("IPv6 is not supported yet within a cluster");
+    problem
+        .detail(internal)
+        .hint("write the node's IPv4 address; `address`, which SSH dials, may be of IPv6")
+}
+
 /// Two nodes that `HostName` of the SSH config leads to one machine; of others [`unique`] tells.
 pub(super) fn apart(nodes: &[Named<'_>], found: &mut Found) {
     let mut known: BTreeMap<_, &Named<'_>> = BTreeMap::new();
     for named in nodes {
         let endpoint = &named.node.endpoint;
-        let place = (endpoint.address.to_lowercase(), endpoint.port);
+        let address = endpoint.address.to_lowercase();
+        let address = address.strip_suffix('.').map_or(address.clone(), str::to_owned);
+        let place = (address, endpoint.port);
         let Some(other) = known.insert(place, named) else {
             continue;
         };
@@ -93,7 +194,11 @@ pub(super) fn unique(items: &[Cursor<'_>], found: &mut Found) {
     let mut endpoints: BTreeMap<String, Vec<&Cursor<'_>>> = BTreeMap::new();
     let mut names = BTreeMap::new();
     for item in items {
-        let text = |key| item.get(key).scalar().unwrap_or_default().to_lowercase();
+        // `n1.` and `n1` are one machine, and one name.
+        let text = |key| {
+            let text = plain(item.get(key).scalar().unwrap_or_default());
+            text.strip_suffix('.').unwrap_or(&text).to_lowercase()
+        };
         let (address, internal, written) = (
             text("address"),
             text("internal_address"),

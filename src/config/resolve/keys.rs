@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use jiff::Timestamp;
 use russh::keys::ssh_key;
 
 use super::{Found, values};
@@ -9,11 +10,12 @@ use crate::{
     config::{
         cursor::Cursor,
         intent::{Agent, Bastion, Certificate, Credential, SSH_AGENT},
+        private_key::{Kind, has_passphrase, kind},
         problem::Problem,
         sources::{DefaultKey, Refusal, Sources, SshKey},
-        ssh_config::{SshAgent, SshHost, SshJump, SshQuery},
+        ssh_config::{SshAgent, SshHost, SshJump, SshQuery, written_way},
     },
-    model::Secret,
+    model::{Secret, shell_word},
 };
 
 /// What a machine is logged in to with.
@@ -38,6 +40,8 @@ pub(super) struct Keys<'a> {
     /// What logs in where no key is named.
     default: Option<Result<DefaultKey, Refused>>,
     certificates: BTreeMap<String, Option<Certificate>>,
+    /// Those next to keys (`FILE-cert.pub`), by the key's file.
+    beside: BTreeMap<String, Option<Certificate>>,
     /// Asked for once; none, where none may be used.
     agent: Option<Result<PathBuf, Refused>>,
     /// The machines that `ProxyJump` names.
@@ -55,6 +59,7 @@ impl<'a> Keys<'a> {
             by_path: BTreeMap::new(),
             default: None,
             certificates: BTreeMap::new(),
+            beside: BTreeMap::new(),
             agent: None,
             ways: Vec::new(),
         }
@@ -88,9 +93,7 @@ impl<'a> Keys<'a> {
             values::text(&self.root.get(name), found);
         }
         values::flag(&self.root.get("ssh_agent_auth"), found);
-        let bastion = self.root.get("bastion_host");
-        let way = bastion.get("through").items();
-        for at in way.iter().chain([&bastion]) {
+        for at in written_way(&self.root) {
             values::flag(&at.get("ssh_agent_auth"), found);
         }
     }
@@ -254,7 +257,7 @@ impl<'a> Keys<'a> {
             .iter()
             .find(|key| matches!(kind(&key.pem), Kind::Usable));
         if let Some(key) = usable {
-            return Some(Ok(self.with_ssh_certificate(key.clone(), ssh)));
+            return Some(Ok(self.with_ssh_certificate(key.clone(), at, ssh, found)));
         }
         let socket = match (&ssh.agent, own) {
             (Some(SshAgent::None), _) => None,
@@ -278,13 +281,21 @@ impl<'a> Keys<'a> {
             }
             return Some(Ok(proof));
         }
-        let encrypted = keys.into_iter().find(|key| has_passphrase(&key.pem));
+        let encrypted = keys.iter().find(|key| has_passphrase(&key.pem));
         if let Some(key) = encrypted {
-            let key = self.of_file(key, at, found);
-            let proof = key.map(|key| self.with_ssh_certificate(key, ssh));
+            let key = self.of_file(key.clone(), at, found);
+            let proof = key.map(|key| self.with_ssh_certificate(key, at, ssh, found));
             return Some(proof.ok_or(Refused));
         }
-        if !files.is_empty() {
+        if let Some(key) = keys.iter().find(|key| kind(&key.pem) == Kind::Token) {
+            let problem = at.problem(
+                "`IdentityFile` of the SSH config is on a security token (FIDO), and there is no SSH agent: a default key is used",
+            );
+            let file = self.file_word(&key.source);
+            found.warning(problem.detail(&key.source).hint(format!(
+                "an SSH agent can use it: `eval $(ssh-agent)`, then `ssh-add {file}`"
+            )));
+        } else if !files.is_empty() {
             let what = if missing.len() == files.len() {
                 "`IdentityFile` of the SSH config does not exist: a default key is used"
             } else {
@@ -295,12 +306,36 @@ impl<'a> Keys<'a> {
         None
     }
 
-    /// A key of the SSH config, with the first `CertificateFile` that is of this key.
-    fn with_ssh_certificate(&self, key: SshKey, ssh: &SshHost) -> Proof {
-        let files = ssh.certificate_files.iter();
-        let read = files.filter_map(|path| self.sources.certificate_at(path).ok());
-        let mut own = read.filter(|certificate| not_for(certificate, &key).is_none());
-        let certificate = own.next();
+    /// A key of the SSH config, with the first `CertificateFile` that is of this key, else with the certificate next to
+    /// it.
+    fn with_ssh_certificate(
+        &mut self,
+        key: SshKey,
+        at: &Cursor<'_>,
+        ssh: &SshHost,
+        found: &mut Found,
+    ) -> Proof {
+        let mut unfit = Vec::new();
+        let mut fitting = ssh.certificate_files.iter().filter_map(|path| {
+            let read = self.sources.certificate_at(path);
+            let fit = read.map_err(|refusal| (refusal.message, refusal.detail));
+            let fit = fit.and_then(|certificate| match self.unfit(&certificate, &key) {
+                None => Ok(certificate),
+                Some((message, _)) => Err((message.to_owned(), Some(path.clone()))),
+            });
+            fit.map_err(|why| unfit.push(why)).ok()
+        });
+        let named = fitting.next();
+        drop(fitting);
+        if named.is_none() {
+            for (message, detail) in unfit {
+                let problem = at.problem(format!(
+                    "`CertificateFile` of the SSH config is not used: {message}"
+                ));
+                found.warning(Problem { detail, ..problem });
+            }
+        }
+        let certificate = named.or_else(|| self.certificate_beside(&key, at, found));
         let mut ssh_config = vec![("IdentityFile", key.source.clone())];
         if let Some(certificate) = &certificate {
             ssh_config.push(("CertificateFile", certificate.source.clone()));
@@ -310,6 +345,57 @@ impl<'a> Keys<'a> {
             source: key.source,
             ssh_config,
         }
+    }
+
+    /// As OpenSSH: the certificate in `FILE-cert.pub` goes with the key in `FILE`, unless it cannot be used.
+    fn certificate_beside(
+        &mut self,
+        key: &SshKey,
+        at: &Cursor<'_>,
+        found: &mut Found,
+    ) -> Option<Certificate> {
+        if let Some(known) = self.beside.get(&key.source) {
+            return known.clone();
+        }
+        let certificate = match self.sources.certificate_beside(&key.source)? {
+            Ok(certificate) => match self.unfit(&certificate, key) {
+                None => Ok(certificate),
+                Some((message, hint)) => Err(Refusal {
+                    message: message.to_owned(),
+                    detail: Some(certificate.source),
+                    hint: Some(hint),
+                }),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        let certificate = certificate.map_err(|refusal| {
+            let message = format!(
+                "the certificate next to the key is not used: {}",
+                refusal.message
+            );
+            found.warning(refused(at, Refusal { message, ..refusal }));
+        });
+        let certificate = certificate.ok();
+        self.beside.insert(key.source.clone(), certificate.clone());
+        certificate
+    }
+
+    /// Why a certificate cannot be used with this key, now, and the cure.
+    fn unfit(&self, certificate: &Certificate, key: &SshKey) -> Option<(&'static str, String)> {
+        let file = self.file_word(&certificate.source);
+        not_for(certificate, key, &file).or_else(|| {
+            let message = outside_of_its_time(certificate, self.sources.now()?)?;
+            Some((message, another_certificate(&file)))
+        })
+    }
+
+    /// The file of a source, as a word of a command; where it is none, a word that stands for it.
+    fn file_word(&self, source: &str) -> String {
+        let file = self.sources.file_of(source);
+        file.map_or_else(
+            || "FILE".to_owned(),
+            |file| shell_word(&file.display().to_string()).into_owned(),
+        )
     }
 
     fn of_key(
@@ -322,7 +408,9 @@ impl<'a> Keys<'a> {
         let own = machine.get("ssh_key_path");
         let common = self.root.get("ssh_key_path");
         let before = found.problems.len();
+        let mut is_file = true;
         let key = if let Some(pem) = values::text(&inline, found) {
+            is_file = false;
             self.inline(&inline, pem, found)
         } else if values::text(&own, found).is_some() {
             self.at(&own, found)
@@ -340,7 +428,11 @@ impl<'a> Keys<'a> {
                 DefaultKey::Agent(socket) => return Some(self.of_agent(socket, &[], false)),
             }
         }?;
-        let certificate = self.certificate(machine, &key, found).ok()?;
+        let mut certificate = self.certificate(machine, &key, found).ok()?;
+        if certificate.is_none() && is_file {
+            let at = if own.is_empty() { &common } else { &own };
+            certificate = self.certificate_beside(&key, at, found);
+        }
         Some(Proof {
             credential: Credential::Key(key.pem, certificate),
             source: key.source,
@@ -383,7 +475,7 @@ impl<'a> Keys<'a> {
                     pem: pem.to_owned().into(),
                     source: "ssh_key".to_owned(),
                 };
-                self.validated(key, at, found)
+                self.validated(key, at, "FILE", found)
             }
             Err(refusal) => {
                 found.problem(refused(at, refusal));
@@ -414,18 +506,30 @@ impl<'a> Keys<'a> {
     }
 
     fn of_file(&self, key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
-        if has_passphrase(&key.pem) && !self.sources.only_validates() {
+        if kind(&key.pem) == Kind::Encrypted && !self.sources.only_validates() {
             self.sources.wants_passphrase(&key);
         }
-        self.validated(key, at, found)
+        let file = self.file_word(&key.source);
+        self.validated(key, at, &file, found)
     }
 
-    /// The key, when it can be used as it is. A check of the config accepts one with a passphrase.
-    fn validated(&self, key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
-        let Some(problem) = unusable(&key, at) else {
+    /// The key, when it can be used as it is. A check of the config accepts one with a passphrase. `file`: its file, as
+    /// a word of a command.
+    fn validated(
+        &self,
+        key: SshKey,
+        at: &Cursor<'_>,
+        file: &str,
+        found: &mut Found,
+    ) -> Option<SshKey> {
+        let kind = match kind(&key.pem) {
+            Kind::Encrypted if self.sources.cannot_decrypt(&key) => Kind::Locked,
+            kind => kind,
+        };
+        let Some(problem) = unusable(&key, kind, at, file) else {
             return Some(key);
         };
-        if self.sources.only_validates() && has_passphrase(&key.pem) {
+        if self.sources.only_validates() && kind == Kind::Encrypted {
             found.warning(problem);
             return Some(key);
         }
@@ -478,13 +582,17 @@ impl<'a> Keys<'a> {
                 .insert(path.to_owned(), certificate.clone());
             (at, certificate.ok_or(Refused)?)
         };
-        match not_for(&certificate, key) {
-            None => Ok(Some(certificate)),
-            Some((message, hint)) => {
-                found.problem(at.problem(message).hint(hint));
-                Err(Refused)
-            }
+        let file = self.file_word(&certificate.source);
+        if let Some((message, hint)) = not_for(&certificate, key, &file) {
+            found.problem(at.problem(message).hint(hint));
+            return Err(Refused);
         }
+        let now = self.sources.now();
+        // The key may log in without it, and the clock of the node counts.
+        if let Some(message) = now.and_then(|now| outside_of_its_time(&certificate, now)) {
+            found.warning(at.problem(message).hint(another_certificate(&file)));
+        }
+        Ok(Some(certificate))
     }
 }
 
@@ -501,26 +609,47 @@ fn no_agent(at: &Cursor<'_>, says_so: bool) -> Problem {
     problem.hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one")
 }
 
-/// What is wrong with a certificate for this key, and the cure.
-fn not_for(certificate: &Certificate, key: &SshKey) -> Option<(&'static str, &'static str)> {
+/// What is wrong with a certificate for this key, and the cure. `file`: its file, as a word of a command.
+fn not_for(certificate: &Certificate, key: &SshKey, file: &str) -> Option<(&'static str, String)> {
     let Ok(parsed) = certificate.text.trim().parse::<ssh_key::Certificate>() else {
         return Some((
             "this is not an OpenSSH certificate",
-            "name the file that `ssh-keygen -s` made: it ends with `-cert.pub`",
+            "name the file that `ssh-keygen -s` made: it ends with `-cert.pub`".to_owned(),
         ));
     };
     if parsed.cert_type().is_host() {
         return Some((
             "this is the certificate of a host",
-            "name the one of the user who logs in",
+            "name the one of the user who logs in".to_owned(),
         ));
     }
     // A key that cannot be read was told already.
     let key = russh::keys::decode_secret_key(key.pem.expose(), None).ok()?;
-    (parsed.public_key() != key.public_key().key_data()).then_some((
-        "this certificate is of another key than the one that logs in",
-        "`ssh-keygen -L -f FILE` shows whose it is",
-    ))
+    (parsed.public_key() != key.public_key().key_data()).then(|| {
+        (
+            "this certificate is of another key than the one that logs in",
+            format!("`ssh-keygen -L -f {file}` shows whose it is"),
+        )
+    })
+}
+
+/// Whether it is not valid yet, or no more.
+fn outside_of_its_time(certificate: &Certificate, now: Timestamp) -> Option<&'static str> {
+    let parsed: ssh_key::Certificate = certificate.text.trim().parse().ok()?;
+    let seconds = u64::try_from(now.as_second()).unwrap_or(0);
+    if seconds < parsed.valid_after() {
+        Some("this certificate is not valid yet")
+    } else if seconds >= parsed.valid_before() {
+        Some("this certificate has expired")
+    } else {
+        None
+    }
+}
+
+fn another_certificate(file: &str) -> String {
+    format!(
+        "`ssh-keygen -L -f {file}` shows its validity; let the authority sign the key again (`ssh-keygen -s`)"
+    )
 }
 
 fn refused(at: &Cursor<'_>, refusal: Refusal) -> Problem {
@@ -544,27 +673,52 @@ fn no_key(source: &str) -> SshKey {
     }
 }
 
-/// Why the key cannot be used as it is.
-fn unusable(key: &SshKey, at: &Cursor<'_>) -> Option<Problem> {
-    let (message, hint) = match kind(&key.pem) {
+/// Why the key cannot be used as it is. `file`: its file, as a word of a command.
+fn unusable(key: &SshKey, kind: Kind, at: &Cursor<'_>, file: &str) -> Option<Problem> {
+    let plain = |message, hint: &str| (message, hint.to_owned());
+    let (message, hint) = match kind {
         Kind::Usable => return None,
-        Kind::Public => (
+        Kind::Public => plain(
             "this is a public key",
             "name the private one: the file without `.pub`",
         ),
         Kind::Encrypted => (
             "this private key has a passphrase",
-            "at a terminal you are asked for it; elsewhere an SSH agent can hold the key (`ssh-add FILE`, and `ssh_agent_auth: true`), or use one without a passphrase",
+            format!(
+                "at a terminal you are asked for it; elsewhere an SSH agent can hold the key (`ssh-add {file}`, and `ssh_agent_auth: true`), or use one without a passphrase"
+            ),
+        ),
+        Kind::Locked => (
+            "this private key is encrypted in a way that is not supported; that does not mean that the passphrase is wrong",
+            format!(
+                "`ssh-keygen -p -f {file}` encrypts it again in OpenSSH's format; or an SSH agent can hold it (`ssh-add {file}`, and `ssh_agent_auth: true`)"
+            ),
+        ),
+        Kind::Token => (
+            "this key is on a security token (FIDO), which only an SSH agent can use",
+            format!("`ssh-add {file}`, and `ssh_agent_auth: true`"),
+        ),
+        Kind::Dsa => plain(
+            "this is a DSA key, which is not supported: OpenSSH 10 has removed DSA",
+            "make another key (`ssh-keygen -t ed25519`), and add its public half to `~/.ssh/authorized_keys` of the nodes",
         ),
         Kind::Broken => (
             "this private key is damaged, or of a kind that is not supported",
-            "`ssh-keygen -y -f FILE` shows whether OpenSSH can read it",
+            format!(
+                "`ssh-keygen -y -f {file}` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f {file}` writes it again in OpenSSH's format"
+            ),
         ),
-        Kind::OneLine => (
+        Kind::Putty => (
+            "this private key of PuTTY has a passphrase, is damaged, or is of a kind that is not supported",
+            format!(
+                "`puttygen {file} -O private-openssh -o NEW` writes it in OpenSSH's format: name that file"
+            ),
+        ),
+        Kind::OneLine => plain(
             "the line breaks of this private key are missing",
             "write `ssh_key: |-`, and the key's lines below it, each indented; in quotes `\\n` is a line break only between `\"`",
         ),
-        Kind::Other => (
+        Kind::Other => plain(
             "this is not a private key",
             "a private key begins with `-----BEGIN … PRIVATE KEY-----`",
         ),
@@ -576,98 +730,4 @@ fn unusable(key: &SshKey, at: &Cursor<'_>) -> Option<Problem> {
         detail,
         ..at.problem(message).hint(hint)
     })
-}
-
-/// True when only an agent can use the key.
-pub fn has_passphrase(pem: &Secret<String>) -> bool {
-    matches!(kind(pem), Kind::Encrypted)
-}
-
-enum Kind {
-    Usable,
-    Public,
-    Encrypted,
-    Broken,
-    /// All in one line, or with `\n` as it is written.
-    OneLine,
-    Other,
-}
-
-fn kind(pem: &Secret<String>) -> Kind {
-    let text = pem.expose().trim();
-    let putty = text.starts_with("PuTTY-User-Key-File-");
-    if !putty
-        && !text
-            .lines()
-            .any(|line| line.starts_with("-----BEGIN ") && line.contains("PRIVATE KEY-----"))
-    {
-        let public = [
-            "ssh-",
-            "ecdsa-",
-            "sk-ssh-",
-            "sk-ecdsa-",
-            "-----BEGIN PUBLIC KEY",
-            "---- BEGIN SSH2 PUBLIC",
-        ];
-        return if public.iter().any(|prefix| text.starts_with(prefix)) {
-            Kind::Public
-        } else {
-            Kind::Other
-        };
-    }
-    // The header says so in the old formats, whose decoders give unclear errors (libraries differ).
-    if text
-        .lines()
-        .any(|line| line.contains("ENCRYPTED") && !line.starts_with("Comment:"))
-    {
-        return Kind::Encrypted;
-    }
-    match russh::keys::decode_secret_key(pem.expose(), None) {
-        Ok(_) => Kind::Usable,
-        Err(russh::keys::Error::KeyIsEncrypted) => Kind::Encrypted,
-        Err(_) if !putty && (text.lines().count() < 3 || text.contains("\\n")) => Kind::OneLine,
-        Err(_) => Kind::Broken,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_a_key_is_told_apart() {
-        for (text, want) in [
-            ("ssh-ed25519 AAAA me@here", "public"),
-            ("-----BEGIN PUBLIC KEY-----\n", "public"),
-            ("-----BEGIN CERTIFICATE-----\n", "other"),
-            ("", "other"),
-            ("-----BEGIN ENCRYPTED PRIVATE KEY-----\n", "encrypted"),
-            (
-                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n",
-                "encrypted",
-            ),
-            (
-                "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n",
-                "broken",
-            ),
-            (
-                "-----BEGIN OPENSSH PRIVATE KEY----- AAAA -----END OPENSSH PRIVATE KEY-----",
-                "one line",
-            ),
-            (
-                "-----BEGIN OPENSSH PRIVATE KEY-----\\nAAAA\\n-----END OPENSSH PRIVATE KEY-----\\n",
-                "one line",
-            ),
-        ] {
-            let got = match kind(&Secret::new(text.to_owned())) {
-                Kind::Usable => "usable",
-                Kind::Public => "public",
-                Kind::Encrypted => "encrypted",
-                Kind::Broken => "broken",
-                Kind::OneLine => "one line",
-                Kind::Other => "other",
-            };
-            assert_eq!(got, want, "{text}");
-        }
-    }
 }

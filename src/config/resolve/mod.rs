@@ -32,7 +32,6 @@ mod values;
 mod version;
 
 pub use bucket::BucketWords;
-pub use keys::has_passphrase;
 pub use portable::{means_the_same, portable};
 pub(crate) use values::is_host;
 

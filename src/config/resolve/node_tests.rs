@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 
 use super::tests::{GOOD, and, bad, good, pem};
+use crate::model::NodeName;
 
 fn node(entry: &str) -> String {
     GOOD.replace(
@@ -61,12 +62,73 @@ fn addresses_that_lead_nowhere() {
             "{said}"
         );
     }
-    for v6 in ["fe80::1%eth0", "'[2001:db8::1]'", "'[2001:db8::1]:22'"] {
-        for key in ["address", "address: 192.0.2.10, internal_address"] {
-            let said = bad(&whole(&format!("{key}: {v6}")));
-            assert!(said.contains("IPv6 is not supported yet"), "{said}");
-        }
+    for v6 in ["fe80::1%eth0", "'[2001:db8::1]'", "'2001:db8::1'"] {
+        let said = bad(&whole(&format!(
+            "address: 192.0.2.10, internal_address: {v6}"
+        )));
+        assert!(
+            said.contains("IPv6 is not supported yet within a cluster"),
+            "{said}"
+        );
     }
+}
+
+/// SSH uses IPv6, and the cluster does not.
+#[test]
+fn a_node_that_ssh_reaches_by_ipv6() {
+    for (written, dialled) in [
+        ("fd00:0::1", "fd00::1"),
+        ("'[fd00::1]'", "fd00::1"),
+        ("'::ffff:192.0.2.1'", "::ffff:192.0.2.1"),
+    ] {
+        let yaml = whole(&format!(
+            "address: {written}, internal_address: 10.0.0.1, hostname_override: n1"
+        ));
+        let intent = good(&yaml).intent;
+        let node = &intent.nodes[&NodeName::from("n1")];
+        assert_eq!(node.endpoint.address, dialled);
+        assert_eq!(node.internal_address.to_string(), "10.0.0.1");
+        assert!(node.has_internal_address);
+    }
+    let two = nodes(&[
+        "address: 10.0.0.1, role: [controlplane, etcd]",
+        "address: 'fe80::0:2%eth0', internal_address: 10.0.0.2, hostname_override: n2, port: 2222, role: [worker]",
+    ]);
+    let intent = good(&two).intent;
+    let worker = &intent.nodes[&NodeName::from("n2")];
+    assert_eq!(worker.endpoint.to_string(), "[fe80::2%eth0]:2222");
+
+    assert_snapshot!(bad(&whole("address: 'fd00::1'")), @"");
+    assert_snapshot!(bad(&whole("address: 'fe80::1%eth0', internal_address: 10.0.0.1, hostname_override: n1")), @"");
+    assert_snapshot!(bad(&whole("address: 'fe80::1', internal_address: 10.0.0.1, hostname_override: n1")), @"");
+    assert_snapshot!(bad(&whole("address: 'ff02::1', internal_address: 10.0.0.1, hostname_override: n1")), @"");
+    assert_snapshot!(bad(&whole("address: '[2001:db8::1]:22'")), @"");
+    let same = nodes(&[
+        "address: 'fd00::1', internal_address: 10.0.0.1, hostname_override: n1, role: [controlplane, etcd]",
+        "address: '[fd00:0::1]', internal_address: 10.0.0.2, hostname_override: n2, role: [worker]",
+    ]);
+    assert_snapshot!(bad(&same), @"");
+}
+
+/// A dot at the end is for the resolver alone; `_` is in names that Kubernetes does not take.
+#[test]
+fn a_name_that_only_a_resolver_takes() {
+    let intent = good(&whole("address: N1.example.com.")).intent;
+    let node = &intent.nodes[&NodeName::from("n1.example.com")];
+    assert_eq!(node.endpoint.address, "N1.example.com.");
+    assert_eq!(node.internal_address.to_string(), "N1.example.com");
+    let intent = good(&whole(
+        "address: prod_node_1, hostname_override: prod-node-1",
+    ))
+    .intent;
+    let node = &intent.nodes[&NodeName::from("prod-node-1")];
+    assert_eq!(node.endpoint.address, "prod_node_1");
+    assert_snapshot!(bad(&whole("address: prod_node_1")), @"");
+    let same = nodes(&[
+        "address: n1, role: [controlplane, etcd]",
+        "address: N1., role: [worker]",
+    ]);
+    assert_snapshot!(bad(&same), @"");
 }
 
 /// A router that forwards a port to each of them.

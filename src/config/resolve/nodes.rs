@@ -11,7 +11,8 @@ use crate::{
     config::{
         cursor::Cursor,
         intent::{Bastion, Login, NodeIntent},
-        ssh_config::{SshHost, SshJump},
+        ssh_config::{SshHost, SshJump, written_way},
+        ssh_names::{ipv6, plain},
         tree::Value,
     },
     model::{Endpoint, NodeName, Role, Taint},
@@ -74,11 +75,10 @@ fn node<'a>(
         not_a_node(at, found);
         return None;
     }
-    let address = required(&at.get("address"), "a node needs an address", found);
-    if let Some(address) = address {
-        addresses::check(&at.get("address"), address, found);
-    }
     let ssh = keys.ssh_host(at);
+    let address = required(&at.get("address"), "a node needs an address", found);
+    let dialled = address
+        .and_then(|address| addresses::dialled(&at.get("address"), address, ssh.as_ref(), found));
     let internal = values::text(&at.get("internal_address"), found);
     if let Some(internal) = internal {
         addresses::check_internal(&at.get("internal_address"), internal, found);
@@ -87,6 +87,10 @@ fn node<'a>(
     let user = user(&at.get("user"), "a node", ssh.as_ref(), keys, found);
     let docker_socket = docker_socket(&at.get("docker_socket"), found);
     let roles = roles::read(&at.get("role"), alone, found);
+    if let Some(dialled) = &dialled {
+        addresses::check_family(at, dialled, internal, &roles, found);
+    }
+    let address = address.filter(|_| dialled.is_some());
     let name = name(&at.get("hostname_override"), at, address, found);
     let labels = labels(&at.get("labels"), found);
     let taints = taints(&at.get("taints"), found);
@@ -94,10 +98,10 @@ fn node<'a>(
     if found.problems.len() > before {
         return None;
     }
-    let (written, proof) = (address?, proof?);
-    let ssh = ssh.unwrap_or_default();
-    let ssh_config = used(at, &ssh, &proof);
-    let address = ssh.host_name.unwrap_or_else(|| written.to_owned());
+    let (address, proof) = (dialled?, proof?);
+    let ssh_config = used(at, &ssh.unwrap_or_default(), &proof);
+    // A name in a certificate or a URL has no dot at its end, which only a resolver takes.
+    let inner = address.strip_suffix('.').unwrap_or(&address);
     Some(Named {
         name: name?,
         at: at.clone(),
@@ -109,7 +113,7 @@ fn node<'a>(
                 docker_socket,
             },
             has_internal_address: internal.is_some_and(|internal| internal != address),
-            internal_address: internal.unwrap_or(&address).into(),
+            internal_address: internal.unwrap_or(inner).into(),
             endpoint: Endpoint { address, port },
             roles,
             labels,
@@ -169,7 +173,7 @@ pub(super) fn bastions(
 ) -> Result<Vec<Bastion>, Refused> {
     let at = &root.get("bastion_host");
     // As in RKE, whose own files have empty keys here: without an address there is none.
-    if at.get("address").is_empty() {
+    if !at.is_list() && at.get("address").is_empty() {
         let keys = [
             "ssh_key",
             "ssh_key_path",
@@ -186,19 +190,16 @@ pub(super) fn bastions(
         }
         return Ok(Vec::new());
     }
-    let through = at.get("through").items();
-    let way = through.iter().map(|at| bastion(at, keys, found));
+    let machines = written_way(root);
     // Each of them is looked at, whatever is wrong with another.
-    let way: Vec<_> = way.collect();
-    let last = bastion(at, keys, found);
-    let written: Vec<Bastion> = way.into_iter().chain([last]).collect::<Result<_, _>>()?;
-    // Where nothing says how the first is reached, its own `ProxyJump` does.
-    let jumps = if through.is_empty() {
-        own_jumps(at, keys)
-    } else {
-        Vec::new()
+    let written: Vec<_> = machines.iter().map(|at| bastion(at, keys, found)).collect();
+    let written = written.into_iter().collect::<Result<Vec<_>, _>>()?;
+    // Where nothing says how the only one is reached, its own `ProxyJump` does.
+    let [only] = &machines[..] else {
+        return Ok(written);
     };
-    let mut way = jumped(at, &jumps, keys, found)?;
+    let jumps = own_jumps(only, keys, found)?;
+    let mut way = jumped(only, &jumps, keys, found)?;
     way.extend(written);
     Ok(way)
 }
@@ -214,30 +215,72 @@ fn way(
     if !bastions.is_empty() {
         return Ok((bastions.to_vec(), None));
     }
-    let jumps = own_jumps(at, keys);
-    let command = keys.ssh_host(at).and_then(|ssh| ssh.proxy_command);
-    if let Some(command) = command.filter(|_| jumps.is_empty()) {
-        let address = at.get("address");
-        let problem = address
-            .problem("`ProxyCommand` of the SSH config is not used: this node is dialled directly");
-        found.warning(problem.detail(command).hint(
-            "write `ProxyJump HOST` in the SSH config, or `bastion_host` here, if the node is behind another machine",
-        ));
-    }
+    let jumps = own_jumps(at, keys, found)?;
     let way = jumped(at, &jumps, keys, found)?;
     let names: Vec<String> = way.iter().map(|one| one.endpoint.to_string()).collect();
     Ok((way, (!names.is_empty()).then(|| names.join(","))))
 }
 
-/// `ProxyJump` of a machine, but where that names the machine itself (`Host *`).
-fn own_jumps(at: &Cursor<'_>, keys: &Keys<'_>) -> Vec<SshJump> {
-    let jumps = keys.ssh_host(at).map(|ssh| ssh.jumps).unwrap_or_default();
+/// `ProxyJump` of a machine of the config.
+fn own_jumps(at: &Cursor<'_>, keys: &Keys<'_>, found: &mut Found) -> Result<Vec<SshJump>, Refused> {
     let address = at.get("address");
-    let own = address.scalar().unwrap_or_default();
-    let leads_back = jumps
-        .iter()
-        .any(|jump| jump.address.eq_ignore_ascii_case(own));
-    if leads_back { Vec::new() } else { jumps }
+    let host = keys.ssh_host(at).unwrap_or_default();
+    let own = plain(address.scalar().unwrap_or_default());
+    let is_own = |jump: &SshJump| jump.address.eq_ignore_ascii_case(&own);
+    let whole = jumps_of(&address, None, &host, found)?;
+    // `Host *` often means the machine on the way, too: it is reached through those before it.
+    Ok(whole.into_iter().take_while(|jump| !is_own(jump)).collect())
+}
+
+/// How a machine is reached that nothing of the config leads to: `ProxyJump` of the SSH config. What cannot be used of
+/// it is a problem, because a machine behind a bastion host must not be dialled directly. `jump`: the name of a machine
+/// that only `ProxyJump` names.
+fn jumps_of(
+    address: &Cursor<'_>,
+    jump: Option<&str>,
+    host: &SshHost,
+    found: &mut Found,
+) -> Result<Vec<SshJump>, Refused> {
+    let of = |why: &str| jump.map_or(why.to_owned(), |jump| format!("of `{jump}`: {why}"));
+    if let Some(why) = &host.no_way {
+        let problem = address.problem(
+            "the SSH config has no usable `ProxyJump` for it, and it is not dialled directly",
+        );
+        found.problem(problem.detail(of(why)).hint(
+            "correct it in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a \
+             `Cluster` has none)",
+        ));
+        return Err(Refused);
+    }
+    if let Some(command) = host
+        .proxy_command
+        .as_ref()
+        .filter(|_| host.jumps.is_empty())
+    {
+        if is_ssh(command) {
+            let problem = address.problem(
+                "`ProxyCommand` of the SSH config leads through another machine and is not used: it is not dialled directly",
+            );
+            found.problem(problem.detail(of(command)).hint(
+                "write `ProxyJump HOST` in its place in the SSH config, or `bastion_host` here; `ProxyCommand none` dials \
+                 directly",
+            ));
+            return Err(Refused);
+        }
+        let problem = address.problem(
+            "`ProxyCommand` of the SSH config is not used: this machine is dialled directly",
+        );
+        found.warning(problem.detail(of(command)).hint(
+            "write `ProxyJump HOST` in the SSH config, or `bastion_host` here, if it is behind another machine",
+        ));
+    }
+    Ok(host.jumps.clone())
+}
+
+/// True for a command that runs `ssh`: a bastion host, as it was written before there was `ProxyJump`.
+fn is_ssh(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    words.any(|word| word.rsplit('/').next() == Some("ssh"))
 }
 
 /// `ProxyJump` as machines, the one that is dialled from here first.
@@ -250,30 +293,49 @@ fn jumped(
     if let Some(known) = keys.known_way(jumps) {
         return known;
     }
+    let way = jumps_to(at, jumps, keys, found).and_then(|all| {
+        // Each of them is looked at, whatever is wrong with another.
+        let way: Vec<_> = all.iter().map(|one| jump(at, one, keys, found)).collect();
+        way.into_iter().collect()
+    });
+    keys.learn_way(jumps, way.clone());
+    way
+}
+
+/// How the first is reached is in its own part of the SSH config; the others are reached through it.
+fn jumps_to(
+    at: &Cursor<'_>,
+    jumps: &[SshJump],
+    keys: &Keys<'_>,
+    found: &mut Found,
+) -> Result<Vec<SshJump>, Refused> {
     let mut all = jumps.to_vec();
-    // How the first is reached is in its own part of the SSH config; the others are reached through it.
-    while let Some(first) = all.first() {
+    while let Some(first) = all.first().cloned() {
         let host = keys.ssh_host_of(&first.query()).unwrap_or_default();
-        if host.jumps.iter().any(|jump| all.contains(jump)) {
-            let problem = at.get("address").problem(
-                "`ProxyJump` of the SSH config leads back to a machine on the way, which is dialled directly",
-            );
-            let problem = problem.detail(first.address.clone());
+        let address = at.get("address");
+        let whole = jumps_of(&address, Some(&first.address), &host, found)?;
+        let number = whole.len();
+        let before: Vec<_> = whole
+            .into_iter()
+            .take_while(|jump| !all.contains(jump))
+            .collect();
+        if before.len() < number {
+            let message = if before.is_empty() {
+                "`ProxyJump` of the SSH config leads back to a machine on the way, which is dialled directly"
+            } else {
+                "`ProxyJump` of the SSH config leads back to a machine on the way, and ends there"
+            };
+            let problem = address.problem(message).detail(first.address.clone());
             found.warning(problem.hint(
                 "exclude that machine from the part of the SSH config that sets it: `Host * !HOST`",
             ));
+        }
+        if before.is_empty() {
             break;
         }
-        if host.jumps.is_empty() {
-            break;
-        }
-        all.splice(0..0, host.jumps);
+        all.splice(0..0, before);
     }
-    // Each of them is looked at, whatever is wrong with another.
-    let way: Vec<_> = all.iter().map(|one| jump(at, one, keys, found)).collect();
-    let way: Result<Vec<Bastion>, Refused> = way.into_iter().collect();
-    keys.learn_way(jumps, way.clone());
-    way
+    Ok(all)
 }
 
 fn jump(
@@ -287,12 +349,15 @@ fn jump(
     for why in &host.unusable {
         found.warning(address.problem(format!("of `{}`: {why}", jump.address)));
     }
+    let place = addresses::of_jump(&address, jump, &host, found);
     let named = jump.user.clone().or_else(|| host.user.clone());
     let user = named.or_else(|| keys.default_user(&address, "the bastion host", found));
     let proof = keys.of_jump(at, &host, found).ok_or(Refused)?;
+    // Nothing is written about it.
+    let ssh_config = used(&at.get("bastion_host"), &host, &proof);
     Ok(Bastion {
         endpoint: Endpoint {
-            address: host.host_name.unwrap_or_else(|| jump.address.clone()),
+            address: place.ok_or(Refused)?,
             port: jump.port.or(host.port).unwrap_or(22),
         },
         login: Login {
@@ -301,6 +366,7 @@ fn jump(
             key_source: proof.source,
             docker_socket: String::new(),
         },
+        ssh_config,
     })
 }
 
@@ -315,10 +381,8 @@ fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Ba
     let before = found.problems.len();
     let address = at.get("address");
     let written = required(&address, "each bastion host needs an `address`", found);
-    if let Some(text) = written {
-        addresses::check(&address, text, found);
-    }
     let ssh = keys.ssh_host(at);
+    let dialled = written.and_then(|text| addresses::dialled(&address, text, ssh.as_ref(), found));
     let port = port(&at.get("port"), ssh.as_ref(), found);
     let user = user(
         &at.get("user"),
@@ -332,11 +396,10 @@ fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Ba
         return Err(Refused);
     }
     let proof = proof.ok_or(Refused)?;
-    let written = written.ok_or(Refused)?;
-    let name = ssh.and_then(|ssh| ssh.host_name);
+    let ssh_config = used(at, &ssh.unwrap_or_default(), &proof);
     Ok(Bastion {
         endpoint: Endpoint {
-            address: name.unwrap_or_else(|| written.to_owned()),
+            address: dialled.ok_or(Refused)?,
             port,
         },
         login: Login {
@@ -345,6 +408,7 @@ fn bastion(at: &Cursor<'_>, keys: &mut Keys<'_>, found: &mut Found) -> Result<Ba
             key_source: proof.source,
             docker_socket: String::new(),
         },
+        ssh_config,
     })
 }
 
@@ -417,15 +481,11 @@ fn name(
     found: &mut Found,
 ) -> Option<NodeName> {
     let Some(text) = values::text(at, found) else {
-        let name = address?.to_lowercase();
-        if name.len() > LONGEST_NAME {
-            let at = node.get("address");
-            let problem = at.problem(
-                "is also the node's name, and longer than 63 characters, which kubelet does not take",
-            );
-            found.problem(problem.hint("write a shorter name in `hostname_override`"));
-        }
-        return Some(NodeName(name));
+        return Some(NodeName(address_as_name(
+            &node.get("address"),
+            address?,
+            found,
+        )));
     };
     let name = text.to_lowercase();
     if name.len() > LONGEST_NAME || !values::is_dns_name(&name) {
@@ -436,6 +496,30 @@ fn name(
         );
     }
     Some(NodeName(name))
+}
+
+/// A node that is named nowhere has the name that its address is.
+fn address_as_name(at: &Cursor<'_>, address: &str, found: &mut Found) -> String {
+    let name = address.strip_suffix('.').unwrap_or(address).to_lowercase();
+    if name.len() > LONGEST_NAME {
+        let problem = at.problem(
+            "is also the node's name, and longer than 63 characters, which kubelet does not take",
+        );
+        found.problem(problem.hint("write a shorter name in `hostname_override`"));
+    } else if ipv6(address).is_some() {
+        let problem = at.problem("is an IPv6 address, which cannot be the node's name as well");
+        found.problem(
+            problem
+                .detail(address)
+                .hint("write a name in `hostname_override`, such as `node-1`"),
+        );
+    } else if !values::is_dns_name(&name) {
+        let problem = at.problem("is not a name that Kubernetes takes for a node");
+        found.problem(problem.detail(address).hint(
+            "write a name in `hostname_override`: at most 63 letters, digits, `-` and `.`, as `prod-node-1` for `prod_node_1`",
+        ));
+    }
+    name
 }
 
 fn labels(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, String> {

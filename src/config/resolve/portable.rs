@@ -96,7 +96,11 @@ impl Rewriting<'_> {
     fn node(&self, machine: &Map<String, Value>) -> Option<(&NodeName, &NodeIntent)> {
         let text = |key: &str| machine.get(key).and_then(Value::as_str);
         let name = text("hostname_override").filter(|name| !name.is_empty());
-        let name = name.or_else(|| text("address"))?.to_lowercase();
+        let name = name.or_else(|| {
+            let address = text("address")?;
+            Some(address.strip_suffix('.').unwrap_or(address))
+        });
+        let name = name?.to_lowercase();
         self.intent.nodes.get_key_value(&NodeName(name))
     }
 
@@ -123,7 +127,10 @@ impl Rewriting<'_> {
             root.insert("bastion_host".to_owned(), document.into());
             return;
         }
-        // Without an address there is none, whatever stands there.
+        // Without an address there is none, whatever stands there; an object has no list.
+        if root.get("bastion_host").is_some_and(Value::is_array) {
+            root.remove("bastion_host");
+        }
         if let Some(bastion) = root.get_mut("bastion_host").and_then(Value::as_object_mut) {
             self.login("bastion_host.", bastion);
             let through = bastion.get_mut("through").and_then(Value::as_array_mut);
@@ -242,13 +249,22 @@ fn placed(machine: &mut Map<String, Value>, (name, node): (&NodeName, &NodeInten
     if is_empty(machine, "user") {
         machine.insert("user".to_owned(), node.login.user.clone().into());
     }
-    if node.ssh_config.contains_key("CertificateFile") {
+    let beside = format!("{}-cert.pub", node.login.key_source);
+    let is_beside = node.login.credential.certificate_source() == Some(beside);
+    // It is named nowhere.
+    if node.ssh_config.contains_key("CertificateFile") || is_beside {
         certified(machine, &node.login.credential);
     }
 }
 
 /// A machine on the way to the nodes.
-fn jump(Bastion { endpoint, login }: &Bastion) -> Map<String, Value> {
+fn jump(
+    Bastion {
+        endpoint,
+        login,
+        ssh_config: _,
+    }: &Bastion,
+) -> Map<String, Value> {
     let mut machine = Map::new();
     machine.insert("address".to_owned(), endpoint.address.clone().into());
     if endpoint.port != DEFAULT_PORT {

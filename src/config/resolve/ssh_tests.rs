@@ -55,8 +55,12 @@ fn node<'a>(intent: &'a Intent, name: &str) -> &'a NodeIntent {
 
 fn way(node: &NodeIntent) -> Vec<String> {
     let way = node.bastions.iter();
-    way.map(|Bastion { endpoint, login }| format!("{}@{endpoint} {}", login.user, login.key_source))
-        .collect()
+    way.map(
+        |Bastion {
+             endpoint, login, ..
+         }| format!("{}@{endpoint} {}", login.user, login.key_source),
+    )
+    .collect()
 }
 
 fn identity(file: &str) -> SshHost {
@@ -213,12 +217,160 @@ fn what_cannot_be_used_is_a_warning() {
     assert_snapshot!(told.join("\n"), @"
     `nodes[0].address` (line 1): `IdentityFile %C` of the SSH config is not used: a reason
     `nodes[0].address` (line 1): `IdentityFile` of the SSH config does not exist: a default key is used
-    `nodes[0].address` (line 1): `ProxyCommand` of the SSH config is not used: this node is dialled directly
+    `nodes[0].address` (line 1): `ProxyCommand` of the SSH config is not used: this machine is dialled directly
     ");
     assert_eq!(
         node(&resolved.intent, "n1").login.key_source,
         "~/.ssh/id_rsa"
     );
+}
+
+fn refused(yaml: &str, hosts: &[(&str, SshHost)]) -> String {
+    let config = RkeConfig::parse(yaml).expect("YAML");
+    let problems = Intent::from_config(&config, &files(yaml, hosts)).expect_err("problems");
+    let lines = problems.iter().map(|problem| {
+        let detail = problem.detail.as_deref().unwrap_or_default();
+        let hint = problem.hint.as_deref().unwrap_or_default();
+        format!("{problem} | {detail}\n  {hint}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What is behind a bastion host is not dialled directly, nor an alias in the place of `HostName`.
+#[test]
+fn a_way_that_cannot_be_used_is_a_problem() {
+    let yaml = format!("nodes: [{{address: n1, user: a}}]\n{REST}");
+    let no_place = SshHost {
+        no_place: Some("`HostName ~` of the SSH config is not used: a reason".to_owned()),
+        ..SshHost::default()
+    };
+    let no_way = SshHost {
+        no_way: Some("`ProxyJump a b` of the SSH config is not used: a reason".to_owned()),
+        ..SshHost::default()
+    };
+    let by_ssh = SshHost {
+        proxy_command: Some("/usr/bin/ssh -W %h:%p gate".to_owned()),
+        ..SshHost::default()
+    };
+    let through = |jump_to: &str| SshHost {
+        jumps: vec![jump(jump_to)],
+        ..SshHost::default()
+    };
+    let of_node = [no_place.clone(), no_way.clone(), by_ssh.clone()]
+        .map(|host| refused(&yaml, &[("n1", host)]));
+    assert_snapshot!(of_node.join("\n\n"), @"");
+    let of_jump = [no_place, no_way.clone(), by_ssh.clone()]
+        .map(|host| refused(&yaml, &[("n1", through("gate")), ("gate", host)]));
+    assert_snapshot!(of_jump.join("\n\n"), @"");
+    let unusable =
+        ["a/b", "0.0.0.0", "fe80::1"].map(|gate| refused(&yaml, &[("n1", through(gate))]));
+    assert_snapshot!(unusable.join("\n\n"), @"");
+    let with_bastion = format!("{yaml}bastion_host: {{address: gate, user: b}}\n");
+    for host in [no_way, by_ssh] {
+        refused(&with_bastion, &[("gate", host.clone())]);
+        // The config says how the node is reached.
+        let files = files(&with_bastion, &[("n1", host)]);
+        let intent = good_with(&with_bastion, &files).intent;
+        assert_eq!(way(node(&intent, "n1")), ["b@gate ~/.ssh/id_rsa"]);
+    }
+}
+
+#[test]
+fn an_alias_may_be_any_word() {
+    let yaml = format!(
+        "nodes: [{{address: prod_node/1, hostname_override: n1, internal_address: 10.0.0.1, user: a}}]\n{REST}"
+    );
+    let host = SshHost {
+        host_name: Some("fd00::1".to_owned()),
+        jumps: vec![jump("bastion_prod"), jump("fd00::9")],
+        ..SshHost::default()
+    };
+    let intent = good_with(&yaml, &files(&yaml, &[("prod_node/1", host)])).intent;
+    let node = node(&intent, "n1");
+    assert_eq!(node.endpoint.to_string(), "fd00::1");
+    assert_eq!(node.internal_address.to_string(), "10.0.0.1");
+    assert_eq!(
+        way(node),
+        ["me@bastion_prod ~/.ssh/id_rsa", "me@fd00::9 ~/.ssh/id_rsa"]
+    );
+    let yaml = yaml.replace(", internal_address: 10.0.0.1", "");
+    let host = SshHost {
+        host_name: Some("fd00::1".to_owned()),
+        ..SshHost::default()
+    };
+    assert_snapshot!(refused(&yaml, &[("prod_node/1", host)]), @"");
+}
+
+/// Those before it, not none.
+#[test]
+fn a_machine_on_the_way_is_reached_through_those_before_it() {
+    let yaml = format!("nodes: [{{address: inner, user: a}}]\n{REST}");
+    let every = SshHost {
+        jumps: vec![jump("outer"), jump("inner")],
+        ..SshHost::default()
+    };
+    let hosts = [("inner", every.clone()), ("outer", every)];
+    let resolved = good_with(&yaml, &files(&yaml, &hosts));
+    assert_eq!(
+        way(node(&resolved.intent, "inner")),
+        ["me@outer ~/.ssh/id_rsa"]
+    );
+}
+
+/// `doctor` shows it.
+#[test]
+fn what_the_ssh_config_says_about_a_bastion_is_kept() {
+    let yaml = format!(
+        "nodes: [{{address: n1, user: a}}]\nbastion_host: {{address: gate, port: 24}}\n{REST}"
+    );
+    let gate = SshHost {
+        host_name: Some("10.0.0.9".to_owned()),
+        user: Some("ops".to_owned()),
+        port: Some(2022),
+        jumps: vec![jump("outer")],
+        ..identity("of-gate")
+    };
+    let outer = SshHost {
+        user: Some("out".to_owned()),
+        ..SshHost::default()
+    };
+    let intent = good_with(&yaml, &files(&yaml, &[("gate", gate), ("outer", outer)])).intent;
+    let said: Vec<String> = node(&intent, "n1")
+        .bastions
+        .iter()
+        .map(|bastion| format!("{} {:?}", bastion.endpoint, bastion.ssh_config))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            r#"outer {"User": "out"}"#,
+            r#"[10.0.0.9]:24 {"HostName": "10.0.0.9", "IdentityFile": "of-gate", "User": "ops"}"#
+        ]
+    );
+}
+
+/// Each file that is no use is told, where none is.
+#[test]
+fn a_certificate_file_that_cannot_be_used_is_a_warning() {
+    let yaml = format!("nodes: [{{address: n1, user: a}}]\n{REST}");
+    let host = SshHost {
+        certificate_files: vec!["missing-cert.pub".to_owned(), "other-cert.pub".to_owned()],
+        ..identity("of-ssh")
+    };
+    let files = Files {
+        certificate: "nothing".to_owned(),
+        ..files(&yaml, &[("n1", host)])
+    };
+    let resolved = good_with(&yaml, &files);
+    let told = resolved.warnings.iter().map(|warning| {
+        format!(
+            "{warning} | {}",
+            warning.detail.as_deref().unwrap_or_default()
+        )
+    });
+    assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"");
+    let login = &node(&resolved.intent, "n1").login;
+    assert_eq!(login.credential.certificate_source(), None);
 }
 
 #[test]

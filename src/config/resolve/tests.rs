@@ -3,6 +3,7 @@
 use std::{cell::RefCell, path::PathBuf};
 
 use insta::assert_snapshot;
+use jiff::Timestamp;
 
 use crate::{
     catalog::Catalogue,
@@ -24,6 +25,9 @@ pub(super) fn pem() -> String {
 pub(super) struct Files {
     pub(super) pem: String,
     pub(super) certificate: String,
+    /// It is next to the key, too.
+    pub(super) is_beside: bool,
+    pub(super) now: Option<Timestamp>,
     pub(super) agent: Option<PathBuf>,
     pub(super) asked: RefCell<Vec<String>>,
     pub(super) ssh: SshConfig,
@@ -34,6 +38,8 @@ impl Files {
         Self {
             pem: pem(),
             certificate: String::new(),
+            is_beside: false,
+            now: None,
             agent: None,
             asked: RefCell::default(),
             ssh: SshConfig::default(),
@@ -99,7 +105,28 @@ impl Sources for Files {
         self.key_at("~/.ssh/id_rsa").map(DefaultKey::Key)
     }
 
+    fn certificate_beside(&self, path: &str) -> Option<Result<Certificate, Refusal>> {
+        self.is_beside
+            .then(|| self.certificate_at(&format!("{path}-cert.pub")))
+    }
+
+    fn file_of(&self, source: &str) -> Option<PathBuf> {
+        (source != "ssh_key" && source != "ssh_cert")
+            .then(|| PathBuf::from(format!("/home/me/{source}")))
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.now
+    }
+
     fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal> {
+        if path == "missing-cert.pub" {
+            return Err(Refusal {
+                message: "the certificate file cannot be read".to_owned(),
+                detail: Some("missing-cert.pub: No such file or directory".to_owned()),
+                hint: None,
+            });
+        }
         Ok(Certificate {
             text: self.certificate.clone(),
             source: path.to_owned(),
@@ -417,7 +444,7 @@ fn addresses_and_names() {
     `nodes[0].address` (line 2): is neither a host name nor an IPv4 address | root@node1
       write the user in `user`
     ");
-    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: '2001:db8::1'")), @"`nodes[0].address` (line 2): IPv6 is not supported yet | 2001:db8::1");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: '2001:db8::1'")), @"");
     assert_snapshot!(bad(&node("internal_address: node1.internal")), @"
     `nodes[0].internal_address` (line 4): must be an IPv4 address | node1.internal
       kubelet, etcd and the API server announce it; a name will not do

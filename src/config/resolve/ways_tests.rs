@@ -8,7 +8,10 @@ use insta::assert_snapshot;
 
 use super::tests::{Files, GOOD, bad, bad_with, good, good_with};
 use crate::{
-    config::{Agent, Bastion, Credential, Intent, RkeConfig, SSH_AGENT, SecretSources},
+    config::{
+        Agent, Bastion, Credential, Intent, RkeConfig, SSH_AGENT, SecretSources, means_the_same,
+        portable,
+    },
     model::{NodeName, Role},
 };
 
@@ -98,7 +101,12 @@ fn a_bastion_with_all_its_keys() {
         "{GOOD}bastion_host: {{address: jump.example.com, port: \"2222\", user: jumper, ssh_key_path: other, ignore_proxy_env_vars: true}}\n"
     );
     let intent = good(&yaml).intent;
-    let [Bastion { endpoint, login }] = intent.bastions()[..] else {
+    let [
+        Bastion {
+            endpoint, login, ..
+        },
+    ] = intent.bastions()[..]
+    else {
         panic!("a bastion");
     };
     assert_eq!(endpoint.to_string(), "[jump.example.com]:2222");
@@ -117,9 +125,11 @@ fn a_bastion_that_is_reached_through_others() {
     let way: Vec<_> = intent
         .bastions()
         .into_iter()
-        .map(|Bastion { endpoint, login }| {
-            format!("{}@{endpoint} {}", login.user, login.key_source)
-        })
+        .map(
+            |Bastion {
+                 endpoint, login, ..
+             }| { format!("{}@{endpoint} {}", login.user, login.key_source) },
+        )
         .collect();
     assert_eq!(
         way,
@@ -141,6 +151,58 @@ fn a_bastion_that_is_reached_through_others() {
     `bastion_host.through[3].through` (line 8): unknown key
       remove it: RKE has no such key, and ignores it
     ");
+}
+
+/// The same as a list, in the order in which they are dialled.
+#[test]
+fn bastions_may_be_a_list() {
+    let machines = [
+        "{address: gate.example.com, port: 2222, user: a, ssh_key_path: other}",
+        "{address: 'fd00::1', user: c}",
+        "{address: 10.0.0.1, user: b}",
+    ];
+    let list = format!("{GOOD}bastion_host: [{}]\n", machines.join(", "));
+    let last = machines[2].replace('}', ", through: ");
+    let map = format!(
+        "{GOOD}bastion_host: {last}[{}]}}\n",
+        machines[..2].join(", ")
+    );
+    let (list, map) = (good(&list).intent, good(&map).intent);
+    let way: Vec<_> = list
+        .bastions()
+        .into_iter()
+        .map(|bastion| bastion.endpoint.to_string())
+        .collect();
+    assert_eq!(way, ["[gate.example.com]:2222", "fd00::1", "10.0.0.1"]);
+    assert_eq!(list, map);
+    let one = good(&format!("{GOOD}bastion_host: [{}]\n", machines[2])).intent;
+    assert_eq!(one.bastions().len(), 1);
+    let none = good(&format!("{GOOD}bastion_host: []\n")).intent;
+    assert!(none.bastions().is_empty());
+    let yaml = format!(
+        "{GOOD}bastion_host: [{{user: a, port: x}}, gate, null, {{address: 10.0.0.2, through: [], ssh_agent_auth: maybe}}]\n"
+    );
+    assert_snapshot!(bad(&yaml), @"");
+}
+
+/// An object has no list.
+#[test]
+fn a_list_of_bastions_is_portable() {
+    let yaml =
+        format!("{GOOD}bastion_host: [{{address: gate, user: a}}, {{address: inner, user: b}}]\n");
+    let files = Files::new();
+    let config = RkeConfig::parse(&yaml).expect("YAML");
+    let intent = good(&yaml).intent;
+    let document = portable(&config, &intent, &files).expect("a document");
+    assert_eq!(
+        document["bastion_host"],
+        serde_json::json!({"address": "inner", "user": "b", "through": [{"address": "gate", "user": "a"}]})
+    );
+    let there = RkeConfig::from_json(&document).expect("a config");
+    let there = Intent::from_config(&there, &Files::new())
+        .expect("an intent")
+        .intent;
+    assert!(means_the_same(&intent, &there));
 }
 
 /// As `rke config` writes it.
@@ -200,6 +262,11 @@ fn the_operator_has_a_secret_and_nothing_else() {
 
 /// A key, its certificate, and one of another key.
 fn certified() -> Files {
+    certified_for(&[])
+}
+
+/// `options`: of the certificate.
+fn certified_for(options: &[&str]) -> Files {
     let folder = tempfile::tempdir().expect("a folder");
     let keygen = |arguments: &[&str]| {
         let made = Command::new("ssh-keygen")
@@ -212,7 +279,8 @@ fn certified() -> Files {
     };
     keygen(&["-t", "ed25519", "-N", "", "-f", "ca"]);
     keygen(&["-t", "ed25519", "-N", "", "-f", "key"]);
-    keygen(&["-s", "ca", "-I", "me", "-n", "ubuntu", "key.pub"]);
+    let sign = ["-s", "ca", "-I", "me", "-n", "ubuntu"];
+    keygen(&[&sign, options, &["key.pub"]].concat());
     let read = |name| std::fs::read_to_string(folder.path().join(name)).expect("a file");
     Files {
         pem: read("key"),
@@ -248,6 +316,93 @@ fn a_certificate_goes_with_its_key() {
     );
 }
 
+/// As OpenSSH: `FILE-cert.pub`.
+#[test]
+fn a_certificate_next_to_a_key_goes_with_it() {
+    let beside = |files: Files| Files {
+        is_beside: true,
+        now: Some("2030-01-01T00:00:00Z".parse().expect("a time")),
+        ..files
+    };
+    let source = |files: &Files, yaml: &str| {
+        let resolved = good_with(yaml, files);
+        let login = &resolved.intent.nodes[&NodeName::from("192.0.2.10")].login;
+        let source = login.credential.certificate_source();
+        let told = resolved.warnings.iter().map(|warning| {
+            let hint = warning.hint.as_deref().unwrap_or_default();
+            format!(
+                "{warning} | {}\n  {hint}",
+                warning.detail.as_deref().unwrap_or_default()
+            )
+        });
+        (source, told.collect::<Vec<_>>().join("\n"))
+    };
+    let own = beside(certified());
+    let named = GOOD.replace("user: ubuntu", "user: ubuntu\n    ssh_key_path: key");
+    assert_eq!(
+        source(&own, GOOD),
+        (Some("~/.ssh/id_rsa-cert.pub".to_owned()), String::new())
+    );
+    assert_eq!(
+        source(&own, &named),
+        (Some("key-cert.pub".to_owned()), String::new())
+    );
+    // What is named wins.
+    let explicit = format!("{GOOD}ssh_cert_path: cert\n");
+    assert_eq!(source(&own, &explicit).0.as_deref(), Some("cert"));
+    // A key in the config is in no file.
+    let pem = own.pem.lines().collect::<Vec<_>>().join("\n      ");
+    let inline = GOOD.replace(
+        "user: ubuntu",
+        &format!("user: ubuntu\n    ssh_key: |-\n      {pem}"),
+    );
+    assert_eq!(source(&own, &inline), (None, String::new()));
+    let other = Files {
+        pem: super::tests::pem(),
+        ..beside(certified())
+    };
+    let (none, told) = source(&other, GOOD);
+    assert_eq!(none, None);
+    assert_snapshot!(told, @"");
+    let late = |files: Files| Files {
+        now: Some("2200-01-01T00:00:00Z".parse().expect("a time")),
+        ..files
+    };
+    let short = || beside(certified_for(&["-V", "20260101:20300101"]));
+    let (none, told) = source(&late(short()), &named);
+    assert_eq!(none, None);
+    assert_snapshot!(told, @"");
+    // What is named is used, because the clock of the node counts.
+    let (used, told) = source(&late(short()), &explicit);
+    assert_eq!(used.as_deref(), Some("cert"));
+    assert_snapshot!(told, @"");
+}
+
+/// The file of a key is named in the commands that help.
+#[test]
+fn a_key_that_cannot_be_used_has_a_cure_with_its_file() {
+    let encrypted = |info: &str| {
+        format!(
+            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: {info}\n\nAAAA\n-----END EC PRIVATE KEY-----\n"
+        )
+    };
+    let told = [
+        encrypted("AES-128-CBC,00112233445566778899AABBCCDDEEFF"),
+        encrypted("DES-CBC,0011223344556677"),
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n".to_owned(),
+        "-----BEGIN DSA PRIVATE KEY-----\nAAAA\n-----END DSA PRIVATE KEY-----\n".to_owned(),
+        "PuTTY-User-Key-File-3: ssh-ed25519\n".to_owned(),
+    ]
+    .map(|pem| {
+        let files = Files {
+            pem,
+            ..Files::new()
+        };
+        bad_with(&format!("{GOOD}ssh_key_path: my key\n"), &files)
+    });
+    assert_snapshot!(told.join("\n"), @"");
+}
+
 #[test]
 fn a_certificate_of_another_key_is_refused() {
     let other = Files {
@@ -257,7 +412,7 @@ fn a_certificate_of_another_key_is_refused() {
     let yaml = format!("{GOOD}ssh_cert_path: cert\n");
     assert_snapshot!(bad_with(&yaml, &other), @"
     `ssh_cert_path` (line 8): this certificate is of another key than the one that logs in
-      `ssh-keygen -L -f FILE` shows whose it is
+      `ssh-keygen -L -f /home/me/cert` shows whose it is
     ");
     assert_snapshot!(bad(&yaml), @"
     `ssh_cert_path` (line 8): this is not an OpenSSH certificate

@@ -20,6 +20,8 @@ pub(in crate::config) struct Key {
     pub(in crate::config) by_reference: bool,
     /// What an object's schema bounds.
     pub(in crate::config) bounds: Bounds,
+    /// Of a section, in whose place a list of sections may stand in a file: their keys. An object has no list there.
+    pub(in crate::config) as_list: Option<&'static [Key]>,
     pub(in crate::config) answer: Answer,
     /// One line of documentation.
     pub(in crate::config) doc: &'static str,
@@ -120,6 +122,7 @@ const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
             pattern: "",
             by: "",
         },
+        as_list: None,
         answer: Answer::Later,
         doc,
     }
@@ -215,6 +218,13 @@ impl Key {
         self
     }
 
+    pub(super) const fn or_list(self, keys: &'static [Key]) -> Self {
+        Self {
+            as_list: Some(keys),
+            ..self
+        }
+    }
+
     pub(super) const fn used(self) -> Self {
         self.answer(Answer::Used)
     }
@@ -240,9 +250,20 @@ impl Key {
     }
 }
 
+impl Key {
+    /// The type, for the reference.
+    pub(in crate::config) const fn type_name(&self) -> &'static str {
+        if self.as_list.is_some() {
+            "section, or list of sections"
+        } else {
+            self.kind.name()
+        }
+    }
+}
+
 impl Kind {
     /// For the reference.
-    pub(in crate::config) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
             Self::Bool => "bool",

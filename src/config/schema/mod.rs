@@ -16,16 +16,15 @@ mod nodes;
 mod services;
 
 pub(super) use addons::EFFECTS;
+use addons::{DNS, MONITORING};
+use cloud::CLOUD_PROVIDER;
+use ingress::INGRESS;
 pub(super) use key::{Answer, Below, Key, Kind, boolean};
 use key::{any, duration, each, flag, later_section, list, map, number, section, text};
 pub(super) use network::NETWORK;
 pub(super) use nodes::NODE;
+use nodes::{BASTION, WAY};
 pub(super) use services::{ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, SERVICE, SERVICES};
-
-use addons::{DNS, MONITORING};
-use cloud::CLOUD_PROVIDER;
-use ingress::INGRESS;
-use nodes::BASTION;
 
 /// The top level of `cluster.yml`.
 pub(super) const ROOT: &[Key] = &[
@@ -53,7 +52,12 @@ pub(super) const ROOT: &[Key] = &[
     text("win_prefix_path", "The same on Windows nodes."),
     number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45")
         .same("add-ons are applied at once, and a run reports how long it waits for them"),
-    section("bastion_host", "A machine through which the nodes are reached.", BASTION),
+    section(
+        "bastion_host",
+        "A machine through which the nodes are reached, or a list of machines, the one that is dialled first first.",
+        BASTION,
+    )
+    .or_list(WAY),
     section("monitoring", "The metrics server.", MONITORING),
     later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE).refused(
         "remove it: `rke-operator etcd snapshot-restore --name NAME` (a `Cluster` has the `ClusterOperation` of the type `Restore`) restores a snapshot",

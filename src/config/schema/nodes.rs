@@ -103,8 +103,8 @@ pub(super) const BASTION: &[Key] = &[
     .used(),
 ];
 
-/// `bastion_host.through`.
-const WAY: &[Key] = &[
+/// `bastion_host.through`, and `bastion_host` as a list.
+pub(super) const WAY: &[Key] = &[
     BASTION_ADDRESS,
     BASTION_PORT,
     BASTION_USER,

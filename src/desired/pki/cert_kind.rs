@@ -257,7 +257,9 @@ fn inner_names(name: &NodeName, node: &NodeIntent) -> impl Iterator<Item = San> 
 /// The address that SSH and the kubeconfig dial: of a node's servers only an API server is reached
 /// there. The other certificates are not replaced when it changes.
 fn outer_name(node: &NodeIntent) -> BTreeSet<San> {
-    [San::of(&node.endpoint.address)].into()
+    let address = &node.endpoint.address;
+    // A dot at the end of a name is for resolvers alone.
+    [San::of(address.strip_suffix('.').unwrap_or(address))].into()
 }
 
 /// What every API server is called. Besides it has its own names alone: one more control plane is no

@@ -730,8 +730,9 @@ fn servers<'a>(
     }
 }
 
-/// The API server at an address, an IPv6 one in brackets.
+/// The API server at an address, an IPv6 one in brackets. A dot at the end of a name is for resolvers alone.
 pub(super) fn api_url(address: &str) -> String {
+    let address = address.strip_suffix('.').unwrap_or(address);
     if address.contains(':') {
         format!("https://[{address}]:6443")
     } else {

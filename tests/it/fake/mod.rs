@@ -113,6 +113,8 @@ pub(crate) struct Faults {
     pub(crate) carrier: Carrier,
     /// sshd takes certificates only, whoever signed them.
     pub(crate) only_certificates: bool,
+    /// sshd takes no certificates: it does not trust who signs them.
+    pub(crate) no_certificates: bool,
     /// sshd takes the key and wants a code besides.
     pub(crate) second_factor: bool,
     /// How many sessions sshd allows at once, if not as many as by default.

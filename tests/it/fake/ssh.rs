@@ -7,6 +7,7 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
+use rke_operator::{host::Stream, model::Endpoint};
 use russh::{
     Channel, ChannelId, ChannelMsg, ChannelOpenFailure, MethodKind, Preferred, cipher, kex,
     keys::Certificate,
@@ -17,7 +18,6 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{Access, Carrier, FakeHost, Faults, Said, docker, lock};
-use rke_operator::{host::Stream, model::Endpoint};
 
 /// sshd's default.
 const MAX_SESSIONS: usize = 10;
@@ -115,7 +115,8 @@ impl server::Handler for Handler {
         certificate: &Certificate,
     ) -> Result<Auth, Self::Error> {
         let named = |name: &String| name == user;
-        if user == self.host.0.user && certificate.valid_principals().iter().any(named) {
+        let trusted = !self.host.fault().no_certificates;
+        if trusted && user == self.host.0.user && certificate.valid_principals().iter().any(named) {
             Ok(Auth::Accept)
         } else {
             Ok(Auth::reject())
