@@ -240,9 +240,9 @@ impl KeyRing for KeyFiles {
             // One that stood in the config itself is gone with it; sshd may do without.
             let certificate = certificate.filter(|source| *source != "ssh_cert");
             // As is the one next to the key, whose time is short as a rule.
-            let is_beside = certificate == Some(&*format!("{source}-cert.pub"));
+            let is_adjacent = certificate == Some(&*format!("{source}-cert.pub"));
             let certificate = match certificate.map(|path| sources.certificate_at(path)) {
-                Some(Err(_)) if is_beside => None,
+                Some(Err(_)) if is_adjacent => None,
                 other => other.transpose().map_err(told)?,
             };
             Ok(Credential::Key(key.pem, certificate))

@@ -207,6 +207,23 @@ mod tests {
         }
     }
 
+    /// Its passphrase may be right: that is not asked again, and the config says what is wrong with the key.
+    #[tokio::test]
+    async fn a_key_that_cannot_be_decrypted_is_recognised() {
+        let damaged =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let pem = Secret::new(damaged.to_owned());
+        let (passphrases, file) = (Passphrases::default(), PathBuf::from("key"));
+        let (prompt, _stopper) = prompt(&["a word\n", "a word\n"]);
+        passphrases.wants(file.clone(), "~/key", &pem);
+        assert!(!passphrases.is_unreadable(&file));
+        assert_eq!(passphrases.ask(&prompt).await.ok(), Some(true));
+        assert!(passphrases.is_unreadable(&file));
+        passphrases.wants(file.clone(), "~/key", &pem);
+        assert_eq!(passphrases.ask(&prompt).await.ok(), Some(false));
+        assert!(passphrases.unlocked(&file).is_none());
+    }
+
     #[tokio::test]
     async fn a_stop_ends_the_command() {
         let (passphrases, _folder, file) = wanting();

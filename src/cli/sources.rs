@@ -320,12 +320,12 @@ impl Sources for FileSources {
         }
     }
 
-    fn certificate_beside(&self, path: &str) -> Option<Result<Certificate, Refusal>> {
-        let beside = format!("{path}-cert.pub");
-        let file = self.key_file(&beside).ok()?;
-        // A link that leads nowhere is told, too.
+    fn certificate_next_to(&self, path: &str) -> Option<Result<Certificate, Refusal>> {
+        let adjacent = format!("{path}-cert.pub");
+        let file = self.key_file(&adjacent).ok()?;
+        // A broken link is an error.
         file.symlink_metadata().ok()?;
-        Some(self.certificate_at(&beside))
+        Some(self.certificate_at(&adjacent))
     }
 
     fn file_of(&self, source: &str) -> Option<PathBuf> {

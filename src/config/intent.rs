@@ -75,8 +75,8 @@ pub struct Login {
     pub docker_socket: String,
 }
 
-/// A machine through which nodes are reached, or one on the way to that. Two are equal where one connection is good for
-/// both, wherever what is said about them comes from.
+/// A machine through which nodes are reached, or one on the way to that. Two are equal if one connection serves both, whatever
+/// their source.
 #[derive(Clone, Debug, Eq)]
 pub struct Bastion {
     /// Where its sshd is.

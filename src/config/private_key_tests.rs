@@ -152,7 +152,7 @@ fn what_cannot_be_decrypted_is_not_called_wrong() {
 }
 
 #[test]
-fn a_dsa_key_is_told_apart() {
+fn a_dsa_key_is_recognised() {
     for format in ["RFC4716", "PEM", "PKCS8"] {
         // OpenSSH 10 makes none.
         if let Some(pem) = made(&["-t", "dsa", "-m", format], "") {
@@ -165,7 +165,7 @@ fn a_dsa_key_is_told_apart() {
 
 /// What `ssh-keygen -t ed25519-sk` writes: the handle of a key on a token, here one that no token has.
 #[test]
-fn a_key_on_a_token_is_told_apart() {
+fn a_key_on_a_token_is_recognised() {
     let string = |bytes: &[u8]| {
         let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
         [&length[..], bytes].concat()
@@ -212,7 +212,7 @@ fn wrapped(text: &str) -> String {
 }
 
 #[test]
-fn what_is_not_a_key_is_told_apart() {
+fn what_is_not_a_key_is_recognised() {
     for (text, want) in [
         ("ssh-ed25519 AAAA me@here", Kind::Public),
         ("-----BEGIN PUBLIC KEY-----\n", Kind::Public),

@@ -59,7 +59,7 @@ pub trait Sources {
     fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal>;
 
     /// The certificate next to the key that a path names (`FILE-cert.pub`), where there is one.
-    fn certificate_beside(&self, _path: &str) -> Option<Result<Certificate, Refusal>> {
+    fn certificate_next_to(&self, _path: &str) -> Option<Result<Certificate, Refusal>> {
         None
     }
 

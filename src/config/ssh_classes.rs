@@ -1,6 +1,6 @@
 //! Which machines the SSH config says the same about, so that `ssh -G` is run once for all of them: those that the same
 //! patterns of `Host` fit, in a configuration where nothing else depends on the name. Where that is not certain, each
-//! machine is a class of its own. Pure.
+//! machine is in a class alone. Pure.
 
 use std::net::IpAddr;
 

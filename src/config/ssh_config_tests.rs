@@ -212,7 +212,7 @@ fn names_and_addresses_of_every_kind_count() {
 
 /// A bastion host that is not known is not left out.
 #[test]
-fn what_nobody_was_asked_about_is_refused() {
+fn a_machine_without_an_answer_is_refused() {
     let machines = BTreeSet::from([query("n1")]);
     let mut config = SshConfig::default();
     config.insert(query("n1"), parse("proxyjump a"));

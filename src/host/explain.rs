@@ -199,15 +199,7 @@ impl Explain for HostError {
             Self::Exec { at, .. } => vec![no_commands(&at.user)],
             Self::FewSessions { .. } => few_sessions(),
             Self::PortForbidden { .. } => or_carried("`AllowTcpForwarding no`", "bash"),
-            Self::NotReached {
-                forbidden: true, ..
-            } => {
-                vec![forbidden("`AllowTcpForwarding no` or `PermitOpen`")]
-            }
-            Self::NotReached { to, .. } => vec![
-                format!("on the node, check that the name resolves, that something listens there, and that no \
-                firewall blocks it: `nc -vz {}`", to.replace(':', " ")).into(),
-            ],
+            Self::NotReached { to, forbidden, .. } => vec![not_reached(to, *forbidden)],
             Self::ForwardingForbidden { .. } => or_carried(SOCKETS, DOCKER_CLI),
             Self::NoDocker { socket, .. } => {
                 vec!["install Docker on the node".into(), other_socket(socket)]
@@ -254,6 +246,18 @@ impl Explain for HostError {
             | Self::JobTimeout { .. } => Vec::new(),
         }
     }
+}
+
+/// `is_forbidden`: sshd does not forward there.
+fn not_reached(to: &str, is_forbidden: bool) -> Cow<'static, str> {
+    if is_forbidden {
+        return forbidden("`AllowTcpForwarding no` or `PermitOpen`");
+    }
+    let place = to.replace(':', " ");
+    let hint = format!(
+        "on the node, check that the name resolves, that something listens there, and that no firewall blocks it: `nc -vz {place}`"
+    );
+    hint.into()
 }
 
 const NO_ALGORITHM: &str = "rke-operator offers the same algorithms as ssh by default: allow one of them in sshd on \

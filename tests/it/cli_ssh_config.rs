@@ -189,8 +189,17 @@ async fn nodes_are_reached_by_proxy_jump() {
         "{told}"
     );
     assert_eq!(told["nodes"][0]["address"], inside.address, "{told}");
+    let port = site.port.to_string();
+    assert_eq!(
+        told["nodes"][0]["bastionSshConfig"],
+        json!({gate.to_string(): {"HostName": "127.0.0.1", "Port": port, "User": "rke"}}),
+        "{told}"
+    );
+    let shown = run(&site, &["doctor", "--no-write"]).await;
+    let line = format!("  - bastion host {gate}: HostName 127.0.0.1, Port {port}, User rke");
+    assert!(shown.stdout.contains(&line), "{shown}");
     assert_eq!(site.node.asked(), 0, "nothing is asked of the bastion");
-    assert_eq!((site.node.connections(), node.connections()), (1, 1));
+    assert_eq!((site.node.connections(), node.connections()), (2, 2));
 }
 
 /// A node behind a bastion host, both at IPv6 addresses, as the config has them or as the SSH config does.

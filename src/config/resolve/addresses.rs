@@ -170,7 +170,9 @@ pub(super) fn apart(nodes: &[Named<'_>], found: &mut Found) {
     for named in nodes {
         let endpoint = &named.node.endpoint;
         let address = endpoint.address.to_lowercase();
-        let address = address.strip_suffix('.').map_or(address.clone(), str::to_owned);
+        let address = address
+            .strip_suffix('.')
+            .map_or(address.clone(), str::to_owned);
         let place = (address, endpoint.port);
         let Some(other) = known.insert(place, named) else {
             continue;

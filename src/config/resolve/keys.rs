@@ -41,7 +41,7 @@ pub(super) struct Keys<'a> {
     default: Option<Result<DefaultKey, Refused>>,
     certificates: BTreeMap<String, Option<Certificate>>,
     /// Those next to keys (`FILE-cert.pub`), by the key's file.
-    beside: BTreeMap<String, Option<Certificate>>,
+    adjacent: BTreeMap<String, Option<Certificate>>,
     /// Asked for once; none, where none may be used.
     agent: Option<Result<PathBuf, Refused>>,
     /// The machines that `ProxyJump` names.
@@ -59,7 +59,7 @@ impl<'a> Keys<'a> {
             by_path: BTreeMap::new(),
             default: None,
             certificates: BTreeMap::new(),
-            beside: BTreeMap::new(),
+            adjacent: BTreeMap::new(),
             agent: None,
             ways: Vec::new(),
         }
@@ -335,7 +335,7 @@ impl<'a> Keys<'a> {
                 found.warning(Problem { detail, ..problem });
             }
         }
-        let certificate = named.or_else(|| self.certificate_beside(&key, at, found));
+        let certificate = named.or_else(|| self.certificate_next_to(&key, at, found));
         let mut ssh_config = vec![("IdentityFile", key.source.clone())];
         if let Some(certificate) = &certificate {
             ssh_config.push(("CertificateFile", certificate.source.clone()));
@@ -348,16 +348,16 @@ impl<'a> Keys<'a> {
     }
 
     /// As OpenSSH: the certificate in `FILE-cert.pub` goes with the key in `FILE`, unless it cannot be used.
-    fn certificate_beside(
+    fn certificate_next_to(
         &mut self,
         key: &SshKey,
         at: &Cursor<'_>,
         found: &mut Found,
     ) -> Option<Certificate> {
-        if let Some(known) = self.beside.get(&key.source) {
+        if let Some(known) = self.adjacent.get(&key.source) {
             return known.clone();
         }
-        let certificate = match self.sources.certificate_beside(&key.source)? {
+        let certificate = match self.sources.certificate_next_to(&key.source)? {
             Ok(certificate) => match self.unfit(&certificate, key) {
                 None => Ok(certificate),
                 Some((message, hint)) => Err(Refusal {
@@ -376,7 +376,8 @@ impl<'a> Keys<'a> {
             found.warning(refused(at, Refusal { message, ..refusal }));
         });
         let certificate = certificate.ok();
-        self.beside.insert(key.source.clone(), certificate.clone());
+        self.adjacent
+            .insert(key.source.clone(), certificate.clone());
         certificate
     }
 
@@ -431,7 +432,7 @@ impl<'a> Keys<'a> {
         let mut certificate = self.certificate(machine, &key, found).ok()?;
         if certificate.is_none() && is_file {
             let at = if own.is_empty() { &common } else { &own };
-            certificate = self.certificate_beside(&key, at, found);
+            certificate = self.certificate_next_to(&key, at, found);
         }
         Some(Proof {
             credential: Credential::Key(key.pem, certificate),

@@ -249,10 +249,10 @@ fn placed(machine: &mut Map<String, Value>, (name, node): (&NodeName, &NodeInten
     if is_empty(machine, "user") {
         machine.insert("user".to_owned(), node.login.user.clone().into());
     }
-    let beside = format!("{}-cert.pub", node.login.key_source);
-    let is_beside = node.login.credential.certificate_source() == Some(beside);
+    let adjacent = format!("{}-cert.pub", node.login.key_source);
+    let is_adjacent = node.login.credential.certificate_source() == Some(adjacent);
     // It is named nowhere.
-    if node.ssh_config.contains_key("CertificateFile") || is_beside {
+    if node.ssh_config.contains_key("CertificateFile") || is_adjacent {
         certified(machine, &node.login.credential);
     }
 }

@@ -349,7 +349,7 @@ fn what_the_ssh_config_says_about_a_bastion_is_kept() {
     );
 }
 
-/// Each file that is no use is told, where none is.
+/// A warning names each unusable file if none can be used.
 #[test]
 fn a_certificate_file_that_cannot_be_used_is_a_warning() {
     let yaml = format!("nodes: [{{address: n1, user: a}}]\n{REST}");

@@ -26,7 +26,7 @@ pub(super) struct Files {
     pub(super) pem: String,
     pub(super) certificate: String,
     /// It is next to the key, too.
-    pub(super) is_beside: bool,
+    pub(super) is_adjacent: bool,
     pub(super) now: Option<Timestamp>,
     pub(super) agent: Option<PathBuf>,
     pub(super) asked: RefCell<Vec<String>>,
@@ -38,7 +38,7 @@ impl Files {
         Self {
             pem: pem(),
             certificate: String::new(),
-            is_beside: false,
+            is_adjacent: false,
             now: None,
             agent: None,
             asked: RefCell::default(),
@@ -105,8 +105,8 @@ impl Sources for Files {
         self.key_at("~/.ssh/id_rsa").map(DefaultKey::Key)
     }
 
-    fn certificate_beside(&self, path: &str) -> Option<Result<Certificate, Refusal>> {
-        self.is_beside
+    fn certificate_next_to(&self, path: &str) -> Option<Result<Certificate, Refusal>> {
+        self.is_adjacent
             .then(|| self.certificate_at(&format!("{path}-cert.pub")))
     }
 

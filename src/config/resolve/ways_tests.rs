@@ -319,8 +319,8 @@ fn a_certificate_goes_with_its_key() {
 /// As OpenSSH: `FILE-cert.pub`.
 #[test]
 fn a_certificate_next_to_a_key_goes_with_it() {
-    let beside = |files: Files| Files {
-        is_beside: true,
+    let next_to = |files: Files| Files {
+        is_adjacent: true,
         now: Some("2030-01-01T00:00:00Z".parse().expect("a time")),
         ..files
     };
@@ -337,7 +337,7 @@ fn a_certificate_next_to_a_key_goes_with_it() {
         });
         (source, told.collect::<Vec<_>>().join("\n"))
     };
-    let own = beside(certified());
+    let own = next_to(certified());
     let named = GOOD.replace("user: ubuntu", "user: ubuntu\n    ssh_key_path: key");
     assert_eq!(
         source(&own, GOOD),
@@ -359,7 +359,7 @@ fn a_certificate_next_to_a_key_goes_with_it() {
     assert_eq!(source(&own, &inline), (None, String::new()));
     let other = Files {
         pem: super::tests::pem(),
-        ..beside(certified())
+        ..next_to(certified())
     };
     let (none, told) = source(&other, GOOD);
     assert_eq!(none, None);
@@ -368,7 +368,7 @@ fn a_certificate_next_to_a_key_goes_with_it() {
         now: Some("2200-01-01T00:00:00Z".parse().expect("a time")),
         ..files
     };
-    let short = || beside(certified_for(&["-V", "20260101:20300101"]));
+    let short = || next_to(certified_for(&["-V", "20260101:20300101"]));
     let (none, told) = source(&late(short()), &named);
     assert_eq!(none, None);
     assert_snapshot!(told, @"");

@@ -54,7 +54,7 @@ pub(super) const ROOT: &[Key] = &[
         .same("add-ons are applied at once, and a run reports how long it waits for them"),
     section(
         "bastion_host",
-        "A machine through which the nodes are reached, or a list of machines, the one that is dialled first first.",
+        "A machine through which the nodes are reached; in a file also a list of them, in the order in which they are dialled.",
         BASTION,
     )
     .or_list(WAY),

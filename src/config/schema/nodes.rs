@@ -9,7 +9,7 @@ use super::{
 pub(in crate::config) const NODE: &[Key] = &[
     text(
         "address",
-        "Host name or IPv4 address that SSH connects to; required.",
+        "Host name or IP address that SSH connects to; required. An IPv6 address needs an `internal_address` and a `hostname_override`.",
     )
     .most(253)
     .used(),
@@ -117,7 +117,7 @@ pub(super) const WAY: &[Key] = &[
 
 const BASTION_ADDRESS: Key = text(
     "address",
-    "Host name or IPv4 address that SSH connects to. The bastion host resolves the addresses of the nodes.",
+    "Host name or IP address that SSH connects to. The bastion host resolves the addresses of the nodes.",
 )
 .used();
 const BASTION_PORT: Key = number("port", "Port of sshd.").default("22").used();
