@@ -115,6 +115,8 @@ proxycommand none",
         user_known_hosts: Some(texts(&["/home/me/known hosts", "/dev/null"])),
         global_known_hosts: Some(Vec::new()),
         unusable: Vec::new(),
+        no_place: None,
+        no_way: None,
     };
     assert_eq!(host, expected);
 }
