@@ -108,7 +108,7 @@ fn a_key_of_several_lines_is_not_shown() {
       |
       = help: put the key into a Secret and name it in `spec.ssh.keySecretRef`
 
-    error: `nodes[0].address`: is neither a host name nor an IPv4 address
+    error: `nodes[0].address`: is neither a host name nor an IP address
      --> cluster.yml:5:10
       |
     5 | address: a b

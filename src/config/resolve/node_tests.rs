@@ -98,16 +98,33 @@ fn a_node_that_ssh_reaches_by_ipv6() {
     let worker = &intent.nodes[&NodeName::from("n2")];
     assert_eq!(worker.endpoint.to_string(), "[fe80::2%eth0]:2222");
 
-    assert_snapshot!(bad(&whole("address: 'fd00::1'")), @"");
-    assert_snapshot!(bad(&whole("address: 'fe80::1%eth0', internal_address: 10.0.0.1, hostname_override: n1")), @"");
-    assert_snapshot!(bad(&whole("address: 'fe80::1', internal_address: 10.0.0.1, hostname_override: n1")), @"");
-    assert_snapshot!(bad(&whole("address: 'ff02::1', internal_address: 10.0.0.1, hostname_override: n1")), @"");
-    assert_snapshot!(bad(&whole("address: '[2001:db8::1]:22'")), @"");
+    assert_snapshot!(bad(&whole("address: 'fd00::1'")), @"
+    `nodes[0].address` (line 2): is an IPv6 address, which only SSH can use | fd00::1
+      write the node's IPv4 address, at which other nodes reach it, in `internal_address`
+    `nodes[0].address` (line 2): is an IPv6 address, which cannot be the node's name as well | fd00::1
+      write a name in `hostname_override`, such as `node-1`
+    ");
+    assert_snapshot!(bad(&whole("address: 'fe80::1%eth0', internal_address: 10.0.0.1, hostname_override: n1")), @"
+    `nodes[0].address` (line 2): is a link-local address, at which clients of the API server do not reach a control plane | fe80::1%eth0
+      write an address that is valid beyond the link; nodes without the role `controlplane` may have this one
+    ");
+    assert_snapshot!(bad(&whole("address: 'fe80::1', internal_address: 10.0.0.1, hostname_override: n1")), @"
+    `nodes[0].address` (line 2): is a link-local address without its interface | fe80::1
+      write the interface of the machine that dials it behind the address: `fe80::1%eth0`
+    ");
+    assert_snapshot!(bad(&whole("address: 'ff02::1', internal_address: 10.0.0.1, hostname_override: n1")), @"`nodes[0].address` (line 2): is no address of a single machine | ff02::1");
+    assert_snapshot!(bad(&whole("address: '[2001:db8::1]:22'")), @"
+    `nodes[0].address` (line 2): is neither a host name nor an IP address | [2001:db8::1]:22
+      write the port in `port`
+    ");
     let same = nodes(&[
         "address: 'fd00::1', internal_address: 10.0.0.1, hostname_override: n1, role: [controlplane, etcd]",
         "address: '[fd00:0::1]', internal_address: 10.0.0.2, hostname_override: n2, role: [worker]",
     ]);
-    assert_snapshot!(bad(&same), @"");
+    assert_snapshot!(bad(&same), @"
+    `nodes[1].address` (line 3): `nodes[0]` (line 2) has this address, too | fd00::1
+      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+    ");
 }
 
 /// A dot at the end is for the resolver alone; `_` is in names that Kubernetes does not take.
@@ -123,12 +140,18 @@ fn a_name_that_only_a_resolver_takes() {
     .intent;
     let node = &intent.nodes[&NodeName::from("prod-node-1")];
     assert_eq!(node.endpoint.address, "prod_node_1");
-    assert_snapshot!(bad(&whole("address: prod_node_1")), @"");
+    assert_snapshot!(bad(&whole("address: prod_node_1")), @"
+    `nodes[0].address` (line 2): is not a name that Kubernetes takes for a node | prod_node_1
+      write a name in `hostname_override`: at most 63 letters, digits, `-` and `.`, as `prod-node-1` for `prod_node_1`
+    ");
     let same = nodes(&[
         "address: n1, role: [controlplane, etcd]",
         "address: N1., role: [worker]",
     ]);
-    assert_snapshot!(bad(&same), @"");
+    assert_snapshot!(bad(&same), @"
+    `nodes[1].address` (line 3): `nodes[0]` (line 2) has this address, too | n1
+      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+    ");
 }
 
 /// A router that forwards a port to each of them.

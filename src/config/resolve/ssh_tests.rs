@@ -258,13 +258,40 @@ fn a_way_that_cannot_be_used_is_a_problem() {
     };
     let of_node = [no_place.clone(), no_way.clone(), by_ssh.clone()]
         .map(|host| refused(&yaml, &[("n1", host)]));
-    assert_snapshot!(of_node.join("\n\n"), @"");
+    assert_snapshot!(of_node.join("\n\n"), @"
+    `nodes[0].address` (line 1): the SSH config has no usable `HostName` for it | `HostName ~` of the SSH config is not used: a reason
+      correct it in the SSH config, or write the address itself here; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+
+    `nodes[0].address` (line 1): the SSH config has no usable `ProxyJump` for it, and it is not dialled directly | `ProxyJump a b` of the SSH config is not used: a reason
+      correct it in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+
+    `nodes[0].address` (line 1): `ProxyCommand` of the SSH config leads through another machine and is not used: it is not dialled directly | /usr/bin/ssh -W %h:%p gate
+      write `ProxyJump HOST` in its place in the SSH config, or `bastion_host` here; `ProxyCommand none` dials directly
+    ");
     let of_jump = [no_place, no_way.clone(), by_ssh.clone()]
         .map(|host| refused(&yaml, &[("n1", through("gate")), ("gate", host)]));
-    assert_snapshot!(of_jump.join("\n\n"), @"");
+    assert_snapshot!(of_jump.join("\n\n"), @"
+    `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `gate`: `HostName ~` of the SSH config is not used: a reason
+      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+
+    `nodes[0].address` (line 1): the SSH config has no usable `ProxyJump` for it, and it is not dialled directly | of `gate`: `ProxyJump a b` of the SSH config is not used: a reason
+      correct it in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+
+    `nodes[0].address` (line 1): `ProxyCommand` of the SSH config leads through another machine and is not used: it is not dialled directly | of `gate`: /usr/bin/ssh -W %h:%p gate
+      write `ProxyJump HOST` in its place in the SSH config, or `bastion_host` here; `ProxyCommand none` dials directly
+    ");
     let unusable =
         ["a/b", "0.0.0.0", "fe80::1"].map(|gate| refused(&yaml, &[("n1", through(gate))]));
-    assert_snapshot!(unusable.join("\n\n"), @"");
+    assert_snapshot!(unusable.join("\n\n"), @"
+    `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `a/b`: `a/b` is neither a host name nor an IP address
+      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+
+    `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `0.0.0.0`: `0.0.0.0` is no address of a single machine
+      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+
+    `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `fe80::1`: `fe80::1` is a link-local address without its interface
+      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+    ");
     let with_bastion = format!("{yaml}bastion_host: {{address: gate, user: b}}\n");
     for host in [no_way, by_ssh] {
         refused(&with_bastion, &[("gate", host.clone())]);
@@ -298,7 +325,10 @@ fn an_alias_may_be_any_word() {
         host_name: Some("fd00::1".to_owned()),
         ..SshHost::default()
     };
-    assert_snapshot!(refused(&yaml, &[("prod_node/1", host)]), @"");
+    assert_snapshot!(refused(&yaml, &[("prod_node/1", host)]), @"
+    `nodes[0].address` (line 1): is an IPv6 address, which only SSH can use | fd00::1
+      write the node's IPv4 address, at which other nodes reach it, in `internal_address`
+    ");
 }
 
 /// Those before it, not none.
@@ -368,7 +398,10 @@ fn a_certificate_file_that_cannot_be_used_is_a_warning() {
             warning.detail.as_deref().unwrap_or_default()
         )
     });
-    assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"");
+    assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
+    `nodes[0].address` (line 1): `CertificateFile` of the SSH config is not used: the certificate file cannot be read | missing-cert.pub: No such file or directory
+    `nodes[0].address` (line 1): `CertificateFile` of the SSH config is not used: this is not an OpenSSH certificate | other-cert.pub
+    ");
     let login = &node(&resolved.intent, "n1").login;
     assert_eq!(login.credential.certificate_source(), None);
 }

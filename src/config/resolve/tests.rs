@@ -434,17 +434,22 @@ fn nodes_and_roles() {
 
 #[test]
 fn addresses_and_names() {
-    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.300")), @"`nodes[0].address` (line 2): is neither a host name nor an IPv4 address | 192.0.2.300");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.300")), @"`nodes[0].address` (line 2): is neither a host name nor an IP address | 192.0.2.300");
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 0.0.0.0")), @"`nodes[0].address` (line 2): is no address of a single machine | 0.0.0.0");
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.10:22")), @"
-    `nodes[0].address` (line 2): is neither a host name nor an IPv4 address | 192.0.2.10:22
+    `nodes[0].address` (line 2): is neither a host name nor an IP address | 192.0.2.10:22
       write the port in `port`
     ");
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: root@node1")), @"
-    `nodes[0].address` (line 2): is neither a host name nor an IPv4 address | root@node1
+    `nodes[0].address` (line 2): is neither a host name nor an IP address | root@node1
       write the user in `user`
     ");
-    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: '2001:db8::1'")), @"");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: '2001:db8::1'")), @"
+    `nodes[0].address` (line 2): is an IPv6 address, which only SSH can use | 2001:db8::1
+      write the node's IPv4 address, at which other nodes reach it, in `internal_address`
+    `nodes[0].address` (line 2): is an IPv6 address, which cannot be the node's name as well | 2001:db8::1
+      write a name in `hostname_override`, such as `node-1`
+    ");
     assert_snapshot!(bad(&node("internal_address: node1.internal")), @"
     `nodes[0].internal_address` (line 4): must be an IPv4 address | node1.internal
       kubelet, etcd and the API server announce it; a name will not do

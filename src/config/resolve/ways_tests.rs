@@ -182,7 +182,17 @@ fn bastions_may_be_a_list() {
     let yaml = format!(
         "{GOOD}bastion_host: [{{user: a, port: x}}, gate, null, {{address: 10.0.0.2, through: [], ssh_agent_auth: maybe}}]\n"
     );
-    assert_snapshot!(bad(&yaml), @"");
+    assert_snapshot!(bad(&yaml), @"
+    `bastion_host[0].address` (line 8): each bastion host needs an `address`
+    `bastion_host[0].port` (line 8): must be a port, 1 to 65535 | x
+    `bastion_host[1]` (line 8): must be a mapping, is a single value
+      write `bastion_host[1]: {address: …}`, with the value there
+    `bastion_host[2]` (line 8): this bastion host is empty
+      each needs an `address`, or remove the `-`
+    `bastion_host[3].through` (line 8): unknown key
+      remove it: RKE has no such key, and ignores it
+    `bastion_host[3].ssh_agent_auth` (line 8): must be `true` or `false` | maybe
+    ");
 }
 
 /// An object has no list.
@@ -226,7 +236,7 @@ fn a_bastion_that_is_wrong() {
         "{GOOD}bastion_host: {{address: \"me@jump\", port: 0, ssh_key_path: missing, host: a}}\n"
     );
     assert_snapshot!(bad(&yaml), @"
-    `bastion_host.address` (line 8): is neither a host name nor an IPv4 address | me@jump
+    `bastion_host.address` (line 8): is neither a host name nor an IP address | me@jump
       write the user in `user`
     `bastion_host.port` (line 8): must be a port, 1 to 65535 | 0
     `bastion_host.ssh_key_path` (line 8): the private key file does not exist | missing: No such file or directory
@@ -363,7 +373,10 @@ fn a_certificate_next_to_a_key_goes_with_it() {
     };
     let (none, told) = source(&other, GOOD);
     assert_eq!(none, None);
-    assert_snapshot!(told, @"");
+    assert_snapshot!(told, @"
+    `ssh_key_path`: the certificate next to the key is not used: this certificate is of another key than the one that logs in | ~/.ssh/id_rsa-cert.pub
+      `ssh-keygen -L -f '/home/me/~/.ssh/id_rsa-cert.pub'` shows whose it is
+    ");
     let late = |files: Files| Files {
         now: Some("2200-01-01T00:00:00Z".parse().expect("a time")),
         ..files
@@ -371,11 +384,17 @@ fn a_certificate_next_to_a_key_goes_with_it() {
     let short = || next_to(certified_for(&["-V", "20260101:20300101"]));
     let (none, told) = source(&late(short()), &named);
     assert_eq!(none, None);
-    assert_snapshot!(told, @"");
+    assert_snapshot!(told, @"
+    `nodes[0].ssh_key_path` (line 4): the certificate next to the key is not used: this certificate has expired | key-cert.pub
+      `ssh-keygen -L -f /home/me/key-cert.pub` shows its validity; let the authority sign the key again (`ssh-keygen -s`)
+    ");
     // What is named is used, because the clock of the node counts.
     let (used, told) = source(&late(short()), &explicit);
     assert_eq!(used.as_deref(), Some("cert"));
-    assert_snapshot!(told, @"");
+    assert_snapshot!(told, @"
+    `ssh_cert_path` (line 8): this certificate has expired | 
+      `ssh-keygen -L -f /home/me/cert` shows its validity; let the authority sign the key again (`ssh-keygen -s`)
+    ");
 }
 
 /// The file of a key is named in the commands that help.
@@ -400,7 +419,18 @@ fn a_key_that_cannot_be_used_has_a_cure_with_its_file() {
         };
         bad_with(&format!("{GOOD}ssh_key_path: my key\n"), &files)
     });
-    assert_snapshot!(told.join("\n"), @"");
+    assert_snapshot!(told.join("\n"), @"
+    `ssh_key_path` (line 8): this private key has a passphrase | my key
+      at a terminal you are asked for it; elsewhere an SSH agent can hold the key (`ssh-add '/home/me/my key'`, and `ssh_agent_auth: true`), or use one without a passphrase
+    `ssh_key_path` (line 8): this private key is encrypted in a way that is not supported; that does not mean that the passphrase is wrong | my key
+      `ssh-keygen -p -f '/home/me/my key'` encrypts it again in OpenSSH's format; or an SSH agent can hold it (`ssh-add '/home/me/my key'`, and `ssh_agent_auth: true`)
+    `ssh_key_path` (line 8): this private key is damaged, or of a kind that is not supported | my key
+      `ssh-keygen -y -f '/home/me/my key'` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f '/home/me/my key'` writes it again in OpenSSH's format
+    `ssh_key_path` (line 8): this is a DSA key, which is not supported: OpenSSH 10 has removed DSA | my key
+      make another key (`ssh-keygen -t ed25519`), and add its public half to `~/.ssh/authorized_keys` of the nodes
+    `ssh_key_path` (line 8): this private key of PuTTY has a passphrase, is damaged, or is of a kind that is not supported | my key
+      `puttygen '/home/me/my key' -O private-openssh -o NEW` writes it in OpenSSH's format: name that file
+    ");
 }
 
 #[test]
