@@ -11,8 +11,8 @@ use kube::{
 use serde_json::Value;
 
 use super::{
-    proxy,
-    report::{CliError, Failure},
+    proxy::{self, Named, ProxyError},
+    report::CliError,
 };
 use crate::{
     api,
@@ -40,31 +40,58 @@ pub(super) struct Management {
     url: String,
 }
 
+/// Why there is no client for a management cluster.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoClient {
+    /// No kubeconfig leads to it.
+    #[error("no kubeconfig for the management cluster: {0}")]
+    Kubeconfig(String),
+    /// The proxy on the way cannot be used.
+    #[error("cannot use the proxy on the way to the management cluster")]
+    Proxy(#[from] ProxyError),
+}
+
+impl Explain for NoClient {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::User
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Kubeconfig(_) => {
+                vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
+            }
+            Self::Proxy(error) => error.hints(),
+        }
+    }
+}
+
 /// The client of a kubeconfig, and the address of its API server.
 pub(super) async fn client(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
-) -> Result<(Client, String), String> {
-    let told = |error: &(dyn std::error::Error + 'static)| with_causes(error);
+) -> Result<(Client, String), NoClient> {
     let mut config = if kubeconfig.is_none() && context.is_none() {
         let inferred = kube::Config::infer().await;
         inferred.map_err(|error| not_inferred(&error))?
     } else {
         let read = kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-        let read = read.map_err(|error| missing(&error).unwrap_or_else(|| told(&error)))?;
+        let read = read.map_err(|error| unusable(&error))?;
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
         };
         let config = kube::Config::from_custom_kubeconfig(read, &options).await;
-        config.map_err(|error| told(&error))?
+        config.map_err(|error| unusable(&error))?
     };
-    if !proxy::is_of_kubeconfig(config.proxy_url.as_ref())
-        && config.cluster_url.host() != Some(IN_CLUSTER)
-    {
+    let own = config.proxy_url.take();
+    config.proxy_url = match own.filter(|proxy| proxy::is_of_kubeconfig(proxy)) {
+        Some(proxy) => Some(proxy::usable(&proxy.to_string(), Named::Kubeconfig)?),
+        // No proxy leads from a pod to the API server of its cluster.
+        None if config.cluster_url.host() == Some(IN_CLUSTER) => None,
         // kube looks for the proxy itself in `NO_PROXY`, and not for the server.
-        config.proxy_url = proxy::of(&config.cluster_url);
-    }
+        None => proxy::of(&config.cluster_url)?,
+    };
     let mut url = config.cluster_url.to_string();
     if let Some(proxy) = &config.proxy_url {
         url = format!(
@@ -73,22 +100,47 @@ pub(super) async fn client(
             proxy::shown(proxy)
         );
     }
-    let client = Client::try_from(config).map_err(|error| told(&error))?;
+    let client = Client::try_from(config);
+    let client = client.map_err(|error| NoClient::Kubeconfig(with_causes(&error)))?;
     Ok((client, url))
 }
 
 /// Why neither a kubeconfig nor a pod leads to a cluster.
-fn not_inferred(error: &InferConfigError) -> String {
+fn not_inferred(error: &InferConfigError) -> NoClient {
     let kubeconfig = error.source();
     let kubeconfig = kubeconfig.and_then(|source| source.downcast_ref::<KubeconfigError>());
+    if let Some(proxy) = kubeconfig.and_then(of_proxy) {
+        return proxy.into();
+    }
     // What kube met in a pod is private in its error.
     let no_pod = matches!(
         kube::Config::incluster(),
         Err(InClusterError::ReadEnvironmentVariable(_))
     );
-    match kubeconfig.and_then(missing) {
+    NoClient::Kubeconfig(match kubeconfig.and_then(missing) {
         Some(missing) if no_pod => format!("{missing}, and rke-operator does not run in a pod"),
         Some(_) | None => with_causes(error),
+    })
+}
+
+/// Why a kubeconfig cannot be used.
+fn unusable(error: &KubeconfigError) -> NoClient {
+    match of_proxy(error) {
+        Some(proxy) => proxy.into(),
+        None => NoClient::Kubeconfig(missing(error).unwrap_or_else(|| with_causes(error))),
+    }
+}
+
+/// What is about a proxy: kube's words may have its value.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "kube's errors: two of them are about proxies"
+)]
+fn of_proxy(error: &KubeconfigError) -> Option<ProxyError> {
+    match error {
+        KubeconfigError::ParseProxyUrl(_) => Some(proxy::unreadable()),
+        KubeconfigError::ParseNoProxy(_) => Some(ProxyError::NotFor),
+        _ => None,
     }
 }
 
@@ -107,9 +159,7 @@ impl Management {
         kubeconfig: Option<&Path>,
         context: Option<&str>,
     ) -> Result<Self, CliError> {
-        let (client, url) = client(kubeconfig, context)
-            .await
-            .map_err(|why| Failure::NoManagementCluster { why })?;
+        let (client, url) = client(kubeconfig, context).await?;
         Ok(Self {
             client: readable(client),
             url: url.trim_end_matches('/').to_owned(),

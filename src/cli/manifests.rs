@@ -1,12 +1,15 @@
 //! The manifests that `addons_include` names: files beside the config, and URLs.
-use std::{io, path::Path, time::Duration};
+use std::{borrow::Cow, io, path::Path, time::Duration};
 
 use http::{Request, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 
-use super::{proxy, sources::read_at_most};
-use crate::config::Refusal;
+use super::{
+    proxy::{self, ProxyError},
+    sources::read_at_most,
+};
+use crate::{config::Refusal, error::Explain as _};
 
 /// The definitions of the largest projects have some megabytes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -69,20 +72,42 @@ fn download(place: &str) -> Result<String, Refusal> {
                 .map_err(|error| error.to_string())?;
             runtime.block_on(fetch(place))
         });
-        let ended = || Err("the download ended without an answer".to_owned());
+        let ended = || Err("the download ended without an answer".to_owned().into());
         thread.join().unwrap_or_else(|_| ended())
     });
     match fetched {
         Ok(text) => small(text, place),
-        Err(why) => Err(Refusal {
+        Err(NotFetched { why, hint }) => Err(Refusal {
             message: "the manifest cannot be downloaded".to_owned(),
             detail: Some(format!("{place}: {why}")),
-            hint: Some("download it, and write the path of the file".to_owned()),
+            hint: hint.or_else(|| Some("download it, and write the path of the file".to_owned())),
         }),
     }
 }
 
-async fn fetch(place: &str) -> Result<String, String> {
+/// Why there is no text, and a cure that the reason has.
+struct NotFetched {
+    why: String,
+    hint: Option<String>,
+}
+
+impl From<String> for NotFetched {
+    fn from(why: String) -> Self {
+        Self { why, hint: None }
+    }
+}
+
+impl From<ProxyError> for NotFetched {
+    fn from(error: ProxyError) -> Self {
+        let hint = error.hints().into_iter().next();
+        Self {
+            why: error.to_string(),
+            hint: hint.map(Cow::into_owned),
+        }
+    }
+}
+
+async fn fetch(place: &str) -> Result<String, NotFetched> {
     let mut place = place.to_owned();
     for _ in 0..=REDIRECTS {
         let answer = tokio::time::timeout(PATIENCE, once(&place)).await;
@@ -92,7 +117,9 @@ async fn fetch(place: &str) -> Result<String, String> {
             Answer::Elsewhere(next) => place = next,
         }
     }
-    Err("the server points elsewhere again and again".to_owned())
+    Err("the server points elsewhere again and again"
+        .to_owned()
+        .into())
 }
 
 enum Answer {
@@ -100,10 +127,10 @@ enum Answer {
     Elsewhere(String),
 }
 
-async fn once(place: &str) -> Result<Answer, String> {
+async fn once(place: &str) -> Result<Answer, NotFetched> {
     let uri: Uri = place.parse().map_err(|error| format!("{error}"))?;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return Err("is not a URL".to_owned());
+        return Err("is not a URL".to_owned().into());
     };
     let server = format!("{scheme}://{authority}");
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -111,7 +138,7 @@ async fn once(place: &str) -> Result<Answer, String> {
         .body(Body::empty())
         .map_err(|error| error.to_string())?;
     let to: Uri = server.parse().map_err(|error| format!("{error}"))?;
-    let proxy = proxy::of(&to);
+    let proxy = proxy::of(&to)?;
     let through = proxy.as_ref().map(proxy::shown);
     let through = through.map_or_else(String::new, |proxy| format!(" (through the proxy {proxy})"));
     let mut config = kube::Config::new(to);
@@ -131,13 +158,13 @@ async fn once(place: &str) -> Result<Answer, String> {
         }));
     }
     if !status.is_success() {
-        return Err(format!("the server answers {status}"));
+        return Err(format!("the server answers {status}").into());
     }
     let body = Limited::new(response.into_body(), MAX_BYTES);
     let body = body.collect().await.map_err(|error| error.to_string())?;
     let text = String::from_utf8(body.to_bytes().to_vec());
     text.map(Answer::Text)
-        .map_err(|_| "it is not UTF-8 text".to_owned())
+        .map_err(|_| "it is not UTF-8 text".to_owned().into())
 }
 
 #[cfg(test)]

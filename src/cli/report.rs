@@ -135,12 +135,6 @@ pub enum Failure {
         #[source]
         source: std::io::Error,
     },
-    /// No kubeconfig leads to a management cluster.
-    #[error("no kubeconfig for the management cluster: {why}")]
-    NoManagementCluster {
-        /// Why.
-        why: String,
-    },
     /// A removal needs an answer, and there is no terminal to ask at.
     #[error("cannot ask for confirmation: stdin is not a terminal")]
     NobodyToAsk,
@@ -405,7 +399,6 @@ impl Explain for Failure {
             | Self::NoPlace
             | Self::KnownHosts { .. }
             | Self::OwnProgram { .. }
-            | Self::NoManagementCluster { .. }
             | Self::NobodyToAsk
             | Self::Declined { .. }
             | Self::ConsentNeeded { .. }
@@ -443,9 +436,6 @@ impl Explain for Failure {
                 "name another one with `--config FILE` or `RKE_CONFIG`".into(),
             ],
             Self::NoPlace => vec!["write the config into a file, and name it with `--config FILE`".into()],
-            Self::NoManagementCluster { .. } => {
-                vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
-            }
             Self::NoState { .. } => vec![
                 "`rke-operator up` creates the cluster and its state".into(),
                 "use `--config FILE` to select an existing cluster: its state file is next to the config"

@@ -1,18 +1,11 @@
 //! `run`: the operator, until Ctrl-C or SIGTERM.
 
-use super::{
-    args::Run,
-    intent, management,
-    report::{CliError, Failure},
-    session::Session,
-};
+use super::{args::Run, intent, management, report::CliError, session::Session};
 use crate::operator::{self, CertificateFiles, MetricsOptions, OperatorOptions, ProberOptions};
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
 pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
-    let (client, _) = management::client(args.kubeconfig.as_deref(), None)
-        .await
-        .map_err(|why| Failure::NoManagementCluster { why })?;
+    let (client, _) = management::client(args.kubeconfig.as_deref(), None).await?;
     let mut options = OperatorOptions::new(&args.namespace);
     if let Some(namespace) = &args.credentials_namespace {
         options.credentials_namespace.clone_from(namespace);

@@ -57,7 +57,8 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Cli
 }
 
 async fn server(file: &Path) -> Result<String, String> {
-    let (client, _) = management::client(Some(file), None).await?;
+    let client = management::client(Some(file), None).await;
+    let (client, _) = client.map_err(|error| with_causes(&error))?;
     let info = client.apiserver_version().await;
     let info = info.map_err(|error| with_causes(&error))?;
     Ok(info.git_version)
