@@ -9,6 +9,7 @@ use hyper_util::client::legacy::Error as HttpClientError;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
+#[serde(rename_all = "camelCase")]
 pub enum ErrorClass {
     /// The config, a flag or a key path is wrong: exit 1, wait for a change.
     User,
@@ -70,6 +71,7 @@ pub enum Passing {
     serde::Deserialize,
     schemars::JsonSchema,
 )]
+#[serde(rename_all = "camelCase")]
 pub enum Obstacle {
     /// None of the others, or nothing was tried.
     #[default]

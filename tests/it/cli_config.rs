@@ -237,7 +237,7 @@ fn programs_get_the_error_as_the_last_object() {
     let last: serde_json::Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["event"], "ended");
     assert_eq!(last["result"], "failed");
-    assert_eq!(last["class"], "User");
+    assert_eq!(last["class"], "user");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn every_command_without_a_config_prints_how_it_ended() {
     all_but(&failed, &["version"]);
     for (command, ended) in failed {
         assert_eq!(ended["exitCode"], 1, "{command}");
-        assert_eq!(ended["class"], "User", "{command}");
+        assert_eq!(ended["class"], "user", "{command}");
         assert_ne!(ended["hints"], json!([]), "{command}");
     }
 }

@@ -178,7 +178,7 @@ mod tests {
         .unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
         {"event":"runFinished","outcome":"completed","took":1200}
-        {"event":"ended","result":"failed","message":"cannot reach `n1`","causes":["connection refused"],"hints":[],"class":"Host","exitCode":2}
+        {"event":"ended","result":"failed","message":"cannot reach `n1`","causes":["connection refused"],"hints":[],"class":"host","exitCode":2}
         "#);
     }
 }
