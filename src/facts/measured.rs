@@ -76,6 +76,8 @@ impl MeasureRequest {
 pub struct Measured {
     /// About how long a question and its answer are under way.
     pub trip: Duration,
+    /// The same of each bastion host on the way, in the order in which they are passed.
+    pub bastion_trips: Vec<Duration>,
     /// The disk of [`MeasureRequest::disk`].
     pub disk: DiskSpeed,
     /// Packets that were lost because they are too long.

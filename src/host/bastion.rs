@@ -2,7 +2,7 @@
 //! when it is first needed and again when it is lost. Its host key is verified as theirs are; a
 //! node's name is looked up by the bastion. A bastion host may be reached through another one.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use russh::ChannelOpenFailure;
@@ -34,6 +34,8 @@ pub(super) struct Way {
     pub(super) session: Arc<Session>,
     /// Host keys on the way, starting with the one that is dialled from here and ending with its own.
     pub(super) keys: Vec<String>,
+    /// The round trip from here to each of them.
+    pub(super) trips: Vec<Duration>,
 }
 
 #[derive(Default)]
@@ -121,21 +123,31 @@ impl Jump {
             keys,
             verified: &self.verified,
         };
-        let (session, mut keys) = match before {
-            None => (Session::connect(at, login, &trust, dial).await?, Vec::new()),
+        let (session, mut keys, mut trips) = match before {
+            None => {
+                let session = Session::connect(at, login, &trust, dial).await?;
+                (session, Vec::new(), Vec::new())
+            }
             Some(before) => {
-                let Way { session, keys } = Box::pin(before.way(node, keys, dial)).await?;
+                let Way {
+                    session,
+                    keys,
+                    trips,
+                } = Box::pin(before.way(node, keys, dial)).await?;
                 let from = FromBastion {
                     session,
                     here: dial,
                 };
-                (Session::connect(at, login, &trust, &from).await?, keys)
+                let session = Session::connect(at, login, &trust, &from).await?;
+                (session, keys, trips)
             }
         };
         keys.push(session.host_key().to_owned());
+        trips.push(session.trip());
         Ok(Way {
             session: Arc::new(session),
             keys,
+            trips,
         })
     }
 }

@@ -30,6 +30,8 @@ pub struct Host {
     way: Arc<OnceCell<docker::Way>>,
     socket: String,
     pub(super) bastion_keys: Vec<String>,
+    /// The round trips from here to the bastion hosts on the way, in the same order.
+    pub(super) bastion_trips: Vec<Duration>,
 }
 
 impl fmt::Debug for Host {
@@ -89,6 +91,7 @@ impl Host {
             way,
             socket: login.docker_socket.clone(),
             bastion_keys: Vec::new(),
+            bastion_trips: Vec::new(),
         })
     }
 
@@ -105,6 +108,11 @@ impl Host {
     /// About how long a question and its answer are under way.
     pub fn trip(&self) -> Duration {
         self.session.trip()
+    }
+
+    /// As [`Self::trip`], to each bastion host on the way, in the order in which they are passed.
+    pub fn bastion_trips(&self) -> &[Duration] {
+        &self.bastion_trips
     }
 
     /// The key by which its sshd was verified, as in `authorized_keys`.

@@ -354,13 +354,18 @@ impl Pool {
             hop: Hop::Through(jump.address().to_owned()),
         };
         match jump.way(name, keys, dial).await {
-            Ok(Way { session, keys }) => {
+            Ok(Way {
+                session,
+                keys,
+                trips,
+            }) => {
                 let from = FromBastion {
                     session,
                     here: dial,
                 };
                 let mut host = Host::connect_at(at, login, &trust, &from).await?;
                 host.bastion_keys = keys;
+                host.bastion_trips = trips;
                 Ok(host)
             }
             Err(source) => Err(HostError::Bastion {

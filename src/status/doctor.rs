@@ -92,12 +92,26 @@ pub struct Machine {
     pub containerd_version: String,
     /// Approximate round-trip time of a request over SSH.
     pub round_trip_microseconds: Option<u64>,
+    /// The bastion hosts on the way and, last, the node, each with its round-trip time; left out where there is no
+    /// bastion host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<HopTime>,
     /// By how much its clock is ahead; null if unknown.
     pub clock_ahead_seconds: Option<i64>,
     /// 99th percentile of the duration of a write of etcd to its disk; null if it was not measured.
     pub fsync_p99_microseconds: Option<u64>,
     /// Free space in bytes, by path.
     pub free_bytes: BTreeMap<String, u64>,
+}
+
+/// A machine on the way to a node, or the node itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HopTime {
+    /// Where its sshd is.
+    pub address: String,
+    /// Approximate round-trip time from here, through the hops before it.
+    pub round_trip_microseconds: u64,
 }
 
 /// How much a finding matters.
@@ -216,13 +230,15 @@ fn diagnosis(examined: &Examined<'_>, name: &NodeName, node: &NodeIntent) -> Nod
             .collect(),
         roles: node.roles.iter().copied().collect(),
         reachable: facts.is_some(),
-        machine: facts.map(|facts| machine(facts, measured, examined.now)),
+        machine: facts.map(|facts| Machine {
+            hops: hops(node, measured),
+            ..machine(facts, measured, examined.now)
+        }),
     }
 }
 
 fn machine(facts: &HostFacts, measured: Option<&Measured>, now: Timestamp) -> Machine {
     let (docker, system) = (&facts.docker, &facts.system);
-    let micros = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let disk = measured.map(|it| it.disk);
     Machine {
         os: system.os.clone(),
@@ -234,6 +250,7 @@ fn machine(facts: &HostFacts, measured: Option<&Measured>, now: Timestamp) -> Ma
         docker_reached_by: docker.reached,
         containerd_version: system.containerd.version.clone(),
         round_trip_microseconds: measured.map(|it| micros(it.trip)),
+        hops: Vec::new(),
         clock_ahead_seconds: ahead(facts, now),
         fsync_p99_microseconds: match disk {
             Some(DiskSpeed::Writes(took)) => Some(micros(took)),
@@ -241,6 +258,27 @@ fn machine(facts: &HostFacts, measured: Option<&Measured>, now: Timestamp) -> Ma
         },
         free_bytes: system.free.clone(),
     }
+}
+
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The way to a node in its hops; none where it leads there directly.
+fn hops(node: &NodeIntent, measured: Option<&Measured>) -> Vec<HopTime> {
+    let Some(measured) = measured.filter(|it| !it.bastion_trips.is_empty()) else {
+        return Vec::new();
+    };
+    let bastions = node.bastions.iter().map(|bastion| &bastion.endpoint);
+    let trips = measured.bastion_trips.iter().chain([&measured.trip]);
+    bastions
+        .chain([&node.endpoint])
+        .zip(trips)
+        .map(|(endpoint, trip)| HopTime {
+            address: endpoint.to_string(),
+            round_trip_microseconds: micros(*trip),
+        })
+        .collect()
 }
 
 /// By how many seconds the node's clock is ahead of this machine's; 0 where that is within what the question took.

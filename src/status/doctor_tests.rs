@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io, sync::Arc};
 
 use super::*;
 use crate::{
-    config::{Canal, Ingress, IngressOptions, Network, NetworkMode},
+    config::{Bastion, Canal, Ingress, IngressOptions, Network, NetworkMode},
     desired::fixture::{blank, claim, facts, intent_of, now, reuse_or_issue, up},
     facts::{
         Barrier, ClockFact, Interface, Route, SelinuxPolicy, SystemFacts, Unreached,
@@ -1058,6 +1058,30 @@ fn too_few_nodes_prevent_it() {
     );
     let (_, diagnosis) = world.examined();
     assert!(diagnosis.prevents().is_some(), "{:#?}", diagnosis.findings);
+}
+
+#[test]
+fn a_way_through_bastion_hosts_has_the_time_of_each_hop() {
+    let mut world = World::healthy();
+    let name = NodeName::from("n2");
+    let node = world.intent.nodes.get_mut(&name).unwrap();
+    node.bastions = vec![Bastion {
+        endpoint: Endpoint {
+            address: "192.0.2.9".to_owned(),
+            port: 2200,
+        },
+        login: node.login.clone(),
+    }];
+    let measured = world.measured.get_mut(&name).unwrap();
+    measured.bastion_trips = vec![Duration::from_micros(300)];
+    let (_, diagnosis) = world.examined();
+    let json = serde_json::to_value(&diagnosis.nodes).unwrap();
+    assert_eq!(json[0].get("hops"), None, "{json}");
+    let hops = serde_json::json!([
+        { "address": "192.0.2.9:2200", "roundTripMicroseconds": 300 },
+        { "address": "10.0.0.2:22", "roundTripMicroseconds": 700 },
+    ]);
+    assert_eq!(json[1]["hops"], hops);
 }
 
 /// The list of the documentation.

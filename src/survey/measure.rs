@@ -90,6 +90,7 @@ async fn of(host: &Host, request: &MeasureRequest) -> Measured {
     let (measured, images) = tokio::join!(Box::pin(measuring), join_all(images));
     Measured {
         trip: host.trip(),
+        bastion_trips: host.bastion_trips().to_vec(),
         refused: images.into_iter().flatten().collect(),
         ..measured
     }

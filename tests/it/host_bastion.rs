@@ -247,6 +247,7 @@ async fn a_bastion_may_be_reached_through_another_one() {
     for host in &opened {
         host.docker_facts().await.expect("Docker answers");
         assert_eq!(host.bastion_keys().len(), 2);
+        assert_eq!(host.bastion_trips().len(), 2);
     }
     let connections = [&outer, &inner, &n1, &n2].map(FakeHost::connections);
     assert_eq!(connections, [1, 1, 1, 1]);

@@ -40,6 +40,7 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
         ),
         plain(&HEADING, &SPARE, &rows, page),
     ];
+    sections.extend(of_hops(diagnosis, page));
     sections.extend(of_ssh_config(diagnosis, page));
     for (severity, heading) in [
         (Severity::Error, "prevents `up`"),
@@ -64,6 +65,26 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
     }
     sections.push(summary(diagnosis, page));
     sections.join("\n\n")
+}
+
+/// How far away each hop is on the way to a node behind a bastion host.
+fn of_hops(diagnosis: &Diagnosis, page: Page) -> Option<String> {
+    let lines: Vec<String> = diagnosis
+        .nodes
+        .iter()
+        .filter_map(|node| {
+            let hops = &node.machine.as_ref()?.hops;
+            let hops = hops.iter().map(|hop| {
+                let time = milliseconds(hop.round_trip_microseconds);
+                format!("{} {time}", hop.address)
+            });
+            let hops: Vec<String> = hops.collect();
+            let head = format!("  - {}: ", node.name);
+            (!hops.is_empty()).then(|| paragraph(&head, &hops.join(" → "), page))
+        })
+        .collect();
+    let heading = "round trips through bastion hosts, each measured from here";
+    (!lines.is_empty()).then(|| format!("{heading}\n{}", lines.join("\n")))
 }
 
 /// What no config says and ssh's does, a line for each node and each bastion host.
@@ -114,6 +135,7 @@ fn row(node: &NodeDiagnosis) -> Vec<Cell> {
         docker_reached_by,
         containerd_version,
         round_trip_microseconds,
+        hops: _,
         clock_ahead_seconds: _,
         fsync_p99_microseconds,
         free_bytes: _,

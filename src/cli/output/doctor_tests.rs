@@ -6,6 +6,7 @@ use crate::{
     facts::Unreachable,
     host::{Hop, HostError, Place},
     model::{Endpoint, NodeName},
+    status::doctor::HopTime,
 };
 
 fn machine() -> Machine {
@@ -19,6 +20,7 @@ fn machine() -> Machine {
         docker_reached_by: ReachedBy::Socket,
         containerd_version: "1.7.24".into(),
         round_trip_microseconds: Some(700),
+        hops: Vec::new(),
         clock_ahead_seconds: Some(0),
         fsync_p99_microseconds: Some(14_000),
         free_bytes: [].into(),
@@ -119,4 +121,28 @@ fn rows_differ_on_a_narrow_terminal() {
         .collect();
     let different: std::collections::BTreeSet<_> = rows.iter().collect();
     assert_eq!((rows.len(), different.len()), (100, 100), "{text}");
+}
+
+#[test]
+fn each_hop_to_a_node_behind_a_bastion_host_has_its_time() {
+    let mut diagnosis = diagnosis(2);
+    let hop = |address: &str, round_trip_microseconds| HopTime {
+        address: address.to_owned(),
+        round_trip_microseconds,
+    };
+    let machine = diagnosis.nodes[1].machine.as_mut().unwrap();
+    machine.hops = vec![
+        hop("bastion.example:22", 12_400),
+        hop("192.168.77.102:22", 15_700),
+    ];
+    let page = Page {
+        paint: Paint::OFF,
+        columns: Some(120),
+    };
+    let text = render(&diagnosis, "cluster.yml", "v1.34.4", page);
+    let section = text.split("\n\n").nth(2);
+    insta::assert_snapshot!(section.unwrap_or_default(), @r"
+    round trips through bastion hosts, each measured from here
+      - 192.168.77.102: bastion.example:22 12 ms → 192.168.77.102:22 15 ms
+    ");
 }
