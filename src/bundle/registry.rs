@@ -79,6 +79,24 @@ pub enum RegistryError {
         /// Those that there are.
         has: String,
     },
+    /// It answers without TLS.
+    #[error("cannot get image `{image}` from registry `{registry}`: it does not use TLS")]
+    NoTls {
+        /// Which.
+        image: String,
+        /// Its host.
+        registry: String,
+    },
+    /// Its certificate is not accepted.
+    #[error("cannot get image `{image}` from registry `{registry}`: {why}")]
+    Certificate {
+        /// Which.
+        image: String,
+        /// Its host.
+        registry: String,
+        /// Why.
+        why: String,
+    },
     /// It is named by a digest.
     #[error("image `{image}` is named by a digest, and Docker loads images by tag alone")]
     ByDigest {
@@ -114,6 +132,8 @@ impl Explain for RegistryError {
             }
             Self::Refused { .. }
             | Self::Platform { .. }
+            | Self::NoTls { .. }
+            | Self::Certificate { .. }
             | Self::ByDigest { .. }
             | Self::Authority { .. } => ErrorClass::User,
             Self::NoAnswer { .. } => ErrorClass::Transient,
@@ -139,6 +159,20 @@ impl Explain for RegistryError {
             Self::Platform { .. } => {
                 vec!["name a platform that there is with `--platform` (a `Cluster` has no bundles)".into()]
             }
+            Self::NoTls { registry, .. } => vec![
+                format!(
+                    "if the network on the way is trusted, add `--insecure-registry {registry}` (a `Cluster` has no bundles); \
+                     Docker on each node has `insecure-registries` for this"
+                )
+                .into(),
+            ],
+            Self::Certificate { registry, .. } => vec![
+                format!(
+                    "set `ca_path` of `{registry}` in `private_registries` to the certificate of the CA that signed \
+                     the one of the registry"
+                )
+                .into(),
+            ],
             Self::ByDigest { .. } => vec!["name it by a tag in the config".into()],
             Self::Authority { .. } => vec!["look at `ca` or `ca_path` in `private_registries`".into()],
             Self::Bundle(error) => error.hints(),
@@ -150,6 +184,8 @@ impl Explain for RegistryError {
 #[derive(Debug)]
 pub struct Puller {
     registries: Registries,
+    /// Those that are reached without TLS, as host and port.
+    insecure: Vec<String>,
     client: Client,
     platform: ImagePlatform,
     /// By registry and repository: the header that was good last.
@@ -170,7 +206,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(image: &str) -> Result<Self, RegistryError> {
+    fn of(image: &str, insecure: &[String]) -> Result<Self, RegistryError> {
         let full = canonical(image);
         if full.contains('@') {
             let image = image.to_owned();
@@ -183,7 +219,11 @@ impl Place {
         } else {
             registry
         };
-        let scheme = if is_loopback(host) { "http" } else { "https" };
+        let scheme = if is_without_tls(host, insecure) {
+            "http"
+        } else {
+            "https"
+        };
         Ok(Self {
             image: image.to_owned(),
             registry: registry.to_owned(),
@@ -204,6 +244,10 @@ impl Place {
             why: printable(&why.into()).into_owned(),
         }
     }
+}
+
+fn is_without_tls(host: &str, insecure: &[String]) -> bool {
+    is_loopback(host) || insecure.iter().any(|known| known == host)
 }
 
 /// As Docker has it: on this machine a registry needs no TLS.
@@ -257,8 +301,13 @@ struct Fetched {
 }
 
 impl Puller {
-    /// For images of this platform. Nothing is connected to yet.
-    pub fn new(registries: &Registries, platform: ImagePlatform) -> Result<Self, RegistryError> {
+    /// For images of this platform. `insecure`: the registries, as host and port, that are reached without TLS. Nothing
+    /// is connected to yet.
+    pub fn new(
+        registries: &Registries,
+        insecure: &[String],
+        platform: ImagePlatform,
+    ) -> Result<Self, RegistryError> {
         let mut client = Client::builder()
             .user_agent(concat!("rke-operator/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECTS)
@@ -279,6 +328,7 @@ impl Puller {
         })?;
         Ok(Self {
             registries: registries.clone(),
+            insecure: insecure.to_vec(),
             client,
             platform,
             tokens: Mutex::default(),
@@ -292,7 +342,7 @@ impl Puller {
         bundle: &mut BundleWriter,
         progress: Progress<'_>,
     ) -> Result<SavedImage, RegistryError> {
-        let place = Place::of(image)?;
+        let place = Place::of(image, &self.insecure)?;
         let manifest = self.manifest(&place).await?;
         let Some(config) = manifest.document.config.clone() else {
             return Err(place.no_answer("its manifest names no configuration"));
@@ -530,9 +580,10 @@ impl Puller {
             return Ok(None);
         };
         let host = realm.strip_prefix("https://");
-        let local = realm
-            .strip_prefix("http://")
-            .filter(|rest| is_loopback(rest.split('/').next().unwrap_or_default()));
+        let local = realm.strip_prefix("http://").filter(|rest| {
+            let host = rest.split('/').next().unwrap_or_default();
+            is_without_tls(host, &self.insecure)
+        });
         if host.or(local).is_none() {
             return Err(place.no_answer(format!("it asks for a login at `{realm}`, without TLS")));
         }
@@ -650,7 +701,37 @@ async fn whole(place: &Place, mut answer: Response) -> Result<Vec<u8>, RegistryE
 
 fn lost(place: &Place, error: reqwest::Error) -> RegistryError {
     // Its address has the query of a redirect in it, which may contain a login.
-    place.no_answer(with_causes(&error.without_url()))
+    let error = error.without_url();
+    let (image, registry) = (place.image.clone(), place.registry.clone());
+    match tls(&error) {
+        // The first byte of an answer to a TLS handshake is not one of TLS.
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            RegistryError::NoTls { image, registry }
+        }
+        Some(wrong @ rustls::Error::InvalidCertificate(_)) => RegistryError::Certificate {
+            image,
+            registry,
+            why: printable(&wrong.to_string()).into_owned(),
+        },
+        Some(_) | None => place.no_answer(with_causes(&error)),
+    }
+}
+
+/// The error of TLS below another one.
+fn tls<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            return Some(tls);
+        }
+        let io = error.downcast_ref::<std::io::Error>();
+        // What an error of I/O holds is not its source: its source is that of what it holds.
+        next = match io.and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
 }
 
 /// Retries of requests that may succeed later.
@@ -875,7 +956,7 @@ mod tests {
         let target = folder.path().join("bundle.tar");
         let platform = ImagePlatform::of_node(platform);
         let pulling = async {
-            let puller = Puller::new(&registries, platform)?;
+            let puller = Puller::new(&registries, &[], platform)?;
             let mut writer = BundleWriter::begin(&target)?;
             let name = format!("{here}/a/b:{tag}");
             let image = puller.pull(&name, &mut writer, &|_, _| ()).await?;
@@ -948,8 +1029,14 @@ mod tests {
             ),
             ("127.0.0.1:5000/a:1", "http://127.0.0.1:5000/v2/a", "1"),
             ("localhost/a:1", "http://localhost/v2/a", "1"),
+            (
+                "plain.example:5000/a:1",
+                "http://plain.example:5000/v2/a",
+                "1",
+            ),
+            ("plain.example/a:1", "https://plain.example/v2/a", "1"),
         ] {
-            let place = Place::of(image).unwrap();
+            let place = Place::of(image, &["plain.example:5000".to_owned()]).unwrap();
             assert_eq!(
                 (place.base.as_str(), place.tag.as_str()),
                 (base, tag),
@@ -958,9 +1045,73 @@ mod tests {
         }
         let digest = format!("a/b@sha256:{}", "0".repeat(64));
         assert!(matches!(
-            Place::of(&digest),
+            Place::of(&digest, &[]),
             Err(RegistryError::ByDigest { .. })
         ));
+    }
+
+    /// How a request fails at a server that does this with a connection.
+    async fn refused_by(serve: impl AsyncFn(tokio::net::TcpStream)) -> RegistryError {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // On this machine it would be asked without TLS: by name, it is not.
+        let port = listener.local_addr().unwrap().port();
+        let client = Client::builder()
+            .resolve("registry.example", ([127, 0, 0, 1], port).into())
+            .no_proxy()
+            .build()
+            .unwrap();
+        let asking = client.get(format!("https://registry.example:{port}/v2/"));
+        let serving = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            serve(stream).await;
+        };
+        let (answer, ()) = tokio::join!(asking.send(), serving);
+        let place = Place::of("registry.example/a:1", &[]).unwrap();
+        lost(&place, answer.unwrap_err())
+    }
+
+    /// Both were tried six times, and the cause was a word of TLS.
+    #[tokio::test]
+    async fn a_registry_without_tls_is_named_at_the_first_try() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let error = refused_by(async |mut stream| {
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        })
+        .await;
+        assert_eq!(
+            error.to_string(),
+            "cannot get image `registry.example/a:1` from registry `registry.example`: it does not use TLS"
+        );
+        assert_eq!(error.class(), ErrorClass::User);
+        assert!(error.hints()[0].contains("`--insecure-registry registry.example`"));
+        assert!(Tries::default().again(error).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_certificate_of_an_unknown_authority_is_named_at_the_first_try() {
+        let names = ["registry.example".to_owned()];
+        let own = rcgen::generate_simple_self_signed(names).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der());
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::ring::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], key.unwrap())
+        .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let error =
+            refused_by(async |stream| assert!(acceptor.accept(stream).await.is_err())).await;
+        assert!(
+            matches!(error, RegistryError::Certificate { .. }),
+            "{error}"
+        );
+        assert!(error.hints()[0].contains("`ca_path` of `registry.example`"));
+        assert!(Tries::default().again(error).await.is_err());
     }
 
     #[test]

@@ -992,6 +992,16 @@ pub struct ImagesSave {
     /// Also save this image, for your own pods (repeatable, or names separated by commas)
     #[arg(long, value_name = "IMAGE", value_delimiter = ',')]
     pub image: Vec<String>,
+    /// Connect to this registry without TLS, as Docker does for `insecure-registries` (repeatable, or names separated
+    /// by commas)
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        value_delimiter = ',',
+        value_parser = registry,
+        conflicts_with = "from_node"
+    )]
+    pub insecure_registry: Vec<String>,
 }
 
 /// `images load`.
@@ -1019,6 +1029,17 @@ fn platform(text: &str) -> Result<ImagePlatform, String> {
         _ => return Err("expected linux/amd64 or linux/arm64".to_owned()),
     };
     Ok(ImagePlatform::of_node(architecture))
+}
+
+/// `registry.example.com:5000`.
+fn registry(text: &str) -> Result<String, String> {
+    let uri = text.parse::<http::uri::Authority>();
+    let is_host = uri.is_ok_and(|uri| !uri.host().is_empty() && !text.contains('@'));
+    if is_host {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a host, or HOST:PORT, without a scheme or a path".to_owned())
+    }
 }
 
 /// `cert generate-csr`.

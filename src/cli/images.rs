@@ -241,7 +241,7 @@ impl Source {
                 .platform
                 .clone()
                 .unwrap_or_else(|| ImagePlatform::of_node("amd64"));
-            let puller = Puller::new(&intent.registries, platform)?;
+            let puller = Puller::new(&intent.registries, &args.insecure_registry, platform)?;
             return Ok(Self::Registries(Box::new(puller)));
         }
         if let Some(unknown) = nodes.iter().find(|node| !intent.nodes.contains_key(node)) {
