@@ -18,7 +18,7 @@ use super::{
     environment::{self, Opening},
     intent::{self, Warnings},
     output::{clip, json::Ended, lines::count, results::ImageList},
-    print,
+    print, proxy,
     report::{CliError, Failure},
     session::{STOPPED, Session, kubeconfig_of},
     stream::load_shown,
@@ -160,6 +160,14 @@ pub(super) async fn save(args: &ImagesSave, session: &Session) -> Result<u8, Cli
         .map(|name| (familiar(name), name))
         .collect();
     let source = Source::of(args, &kept, &environment).await?;
+    if matches!(source, Source::Registries(_)) {
+        for error in proxy::unusable_for_downloads() {
+            let hints = error.hints();
+            let hint = hints.first().map_or("", |hint| &**hint);
+            let text = format!("{error}: registries are reached without it; {hint}");
+            session.screen.warn(&text);
+        }
+    }
     let target = args.output.clone();
     let mut writer = blocking(session, move || BundleWriter::begin(&target)).await?;
     if writer.bytes() > 0 {
