@@ -112,6 +112,9 @@ pub enum Command {
     Crd,
     /// Print the completion script for a shell: `source <(rke-operator completion bash)`
     Completion(Completion),
+    /// Print the names that may stand at the end of a command line (for the completion scripts)
+    #[command(hide = true)]
+    Complete(Complete),
     /// Write the manual pages to a folder: `rke-operator man ~/.local/share/man/man1`
     Man(Man),
     /// Hand an existing cluster over to an operator: write its `Cluster` object and Secrets from the config, the SSH
@@ -170,6 +173,7 @@ impl Command {
             | Self::Images(Images::Save(_))
             | Self::Crd
             | Self::Completion(_)
+            | Self::Complete(_)
             | Self::Man(_)
             | Self::Init(_)
             | Self::Run(_)
@@ -221,7 +225,7 @@ fn named(text: OsString) -> PathBuf {
 }
 
 /// The file that is read: `cluster.yaml` where there is no `cluster.yml`.
-fn config_file(text: OsString) -> PathBuf {
+pub(super) fn config_file(text: OsString) -> PathBuf {
     let file = named(text);
     let other = Path::new("cluster.yaml");
     if file == Path::new(CONFIG_FILE) && !file.exists() && other.exists() {
@@ -508,6 +512,20 @@ pub struct Kubeconfig {
 pub enum Util {
     /// Write the administrator's kubeconfig next to the config, as `kubeconfig --write` does
     GetKubeconfig(Config),
+    /// Write the state file next to the config, if it is missing, from the copy on a control plane (changes nothing on
+    /// the nodes)
+    GetStateFile(GetStateFile),
+}
+
+/// `util get-state-file`.
+#[derive(Args, Debug)]
+pub struct GetStateFile {
+    /// The config; the state file is next to it.
+    #[command(flatten)]
+    pub config: Config,
+    /// Accept unknown SSH host keys for this run only
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
 }
 
 /// `etcd`.
@@ -1121,6 +1139,14 @@ pub struct Completion {
     /// Shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// `complete`.
+#[derive(Args, Debug)]
+pub struct Complete {
+    /// The command line, up to the cursor
+    #[arg(value_name = "LINE")]
+    pub line: String,
 }
 
 /// `init`.

@@ -5,8 +5,8 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Encrypt, Etcd, Images, Kubeconfig, Node, Output, Util},
-    cert, cert_rotate, completion, config, crd, custom_certs, defrag, describe, doctor, images,
-    init, kubeconfig, man, members, node,
+    cert, cert_rotate, complete, completion, config, crd, custom_certs, defrag, describe, doctor,
+    images, init, kubeconfig, man, members, node,
     output::{
         Screen,
         json::{self, Ended},
@@ -17,7 +17,7 @@ use super::{
     session::{STOPPED, Session},
     signals, snapshot, snapshot_agent, snapshot_list, snapshot_named, snapshot_restore,
     ssh_config::SshSettings,
-    status, status_all, up, validate, version,
+    state_file, status, status_all, up, validate, version,
 };
 use crate::{apply::stop::Stopper, snapshots::Doing};
 
@@ -121,6 +121,9 @@ async fn command(command: &Command, session: &Session) -> Result<Finished, CliEr
             };
             kubeconfig::kubeconfig(&args, session).await?.into()
         }
+        Command::Util(Util::GetStateFile(args)) => {
+            Box::pin(state_file::get(args, session)).await?.into()
+        }
         Command::Etcd(of_etcd) => etcd(of_etcd, session).await?,
         Command::Cert(of_cert) => cert(of_cert, session).await?,
         Command::Encrypt(Encrypt::RotateKey(args)) => {
@@ -131,6 +134,7 @@ async fn command(command: &Command, session: &Session) -> Result<Finished, CliEr
         Command::Version(args) => Box::pin(version::version(args, session)).await?.into(),
         Command::Crd => crd::crd()?.into(),
         Command::Completion(args) => completion::completion(args)?.into(),
+        Command::Complete(args) => complete::complete(args).await?.into(),
         Command::Man(args) => man::man(args)?.into(),
         Command::Init(args) => Box::pin(init::init(args, session)).await?.into(),
         Command::Run(args) => Box::pin(run::run(args, session)).await?.into(),

@@ -91,7 +91,7 @@ pub(super) fn open(
     if is_stdin(config) {
         return Err(Failure::NoPlace.into());
     }
-    let (store, kubeconfig) = (FileStore::next_to(config), FileKubeconfig::next_to(config));
+    let (store, kubeconfig) = (state_of(config), FileKubeconfig::next_to(config));
     for file in [store.path(), kubeconfig.path()] {
         if is_open_to_others(file) {
             session.screen.warn(&open_to_others(file));
@@ -129,6 +129,11 @@ pub(super) fn open(
         clock: clock(),
         entropy: rand::random,
     })
+}
+
+/// The state file of a config.
+pub(super) fn state_of(config: &Path) -> FileStore {
+    FileStore::beside(config)
 }
 
 /// Whether other users may read or change a file with keys. One that is not there has none.

@@ -178,6 +178,15 @@ pub enum Failure {
         /// Where.
         place: String,
     },
+    /// No control plane has a copy of the state.
+    #[error(
+        "no control plane of the config has a copy of the cluster's state:{}",
+        list(found)
+    )]
+    NoStateCopy {
+        /// What is the matter with each.
+        found: Vec<String>,
+    },
     /// The state is lost, and that in the snapshot is encrypted.
     #[error(
         "no cluster state found in {place}, and the copy in the snapshot is encrypted with a key that only the \
@@ -424,7 +433,9 @@ impl Explain for Failure {
             | Self::Write { .. } => ErrorClass::User,
             Self::NoSnapshot { class, .. } => *class,
             Self::Catalogue { .. } => ErrorClass::Bug,
-            Self::RemovalIncomplete { .. } | Self::NoSurvivor { .. } => ErrorClass::Host,
+            Self::RemovalIncomplete { .. } | Self::NoSurvivor { .. } | Self::NoStateCopy { .. } => {
+                ErrorClass::Host
+            }
         }
     }
 
@@ -467,6 +478,12 @@ impl Explain for Failure {
             ],
             Self::NoBucket => vec![
                 "set `s3backupconfig` in `services.etcd.backup_config`, or use `--bucket-name` and `--s3-endpoint`"
+                    .into(),
+            ],
+            Self::NoStateCopy { .. } => vec![
+                "`rke-operator doctor` shows why a node does not answer".into(),
+                "if the control planes are gone, restore a snapshot: `rke-operator etcd snapshot-restore --name NAME \
+                 --s3`"
                     .into(),
             ],
             Self::StateEncrypted { place } | Self::StateNotHeld { place } => vec![

@@ -1,5 +1,8 @@
-//! A file for each run that changes something: what it printed and what `--debug` would have said, so that a failure can be
-//! looked into afterwards. Like the log itself it has no secrets; others than its user cannot read it.
+//! A file for each run that connects to nodes: what it printed and what `--debug` would have logged, so that a failure can
+//! be examined afterwards. Like the log itself it has no secrets; only its user can read it.
+//!
+//! The newest files are kept: of the commands that only read as many as of those that change something, so that a `status`
+//! every minute does not remove the log of the `up` that failed.
 //!
 //! It comes into being with the first word of the log, which is about a node: a config that cannot be read leaves none.
 
@@ -14,10 +17,22 @@ use std::{
 use jiff::Timestamp;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::args::{Cert, Command, Encrypt, Etcd, Images};
+use super::args::{Cert, CertInfo, Command, Encrypt, Etcd, Images, Status, Util, Validate};
 
-/// How many files are kept.
+/// How many files are kept of commands that change something, and how many of those that only read.
 const KEPT: usize = 20;
+/// The names of the commands that only read.
+const READERS: [&str; 9] = [
+    "plan",
+    "validate",
+    "doctor",
+    "status",
+    "cert-info",
+    "images-save",
+    "etcd-members",
+    "etcd-snapshot-list",
+    "util-get-state-file",
+];
 /// What their names end with.
 const ENDING: &str = ".log";
 
@@ -39,7 +54,7 @@ enum State {
 }
 
 impl RunLog {
-    /// For a command that changes something, where there is a place for it.
+    /// For a command that connects to nodes, where there is a place for it.
     pub fn of(command: &Command, now: Timestamp) -> Option<Arc<Self>> {
         let name = name(command)?;
         let time = now.strftime("%Y-%m-%dT%H-%M-%SZ");
@@ -85,7 +100,8 @@ impl RunLog {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
-        forget_oldest(folder);
+        let name = self.path.file_name().unwrap_or_default();
+        forget_oldest(folder, &name.to_string_lossy());
         let mut options = OpenOptions::new();
         options.append(true).create_new(true).mode(0o600);
         options.open(&self.path)
@@ -104,13 +120,17 @@ fn append(state: &mut State, bytes: &[u8]) {
     }
 }
 
-/// Leaves room for one more. Only files that are named as ours are go.
-fn forget_oldest(folder: &Path) {
+/// Leaves room for one more, among those of its kind. Removes only files with the name of a log.
+fn forget_oldest(folder: &Path, next: &str) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
+    let only_reads = |name: &str| command_of(name).map(|command| READERS.contains(&command));
+    let kind = only_reads(next);
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut ours: Vec<String> = names.filter(|name| is_ours(name)).collect();
+    let mut ours: Vec<String> = names
+        .filter(|name| kind.is_some() && only_reads(name) == kind)
+        .collect();
     // Their names begin with the time.
     ours.sort_unstable();
     let over = (ours.len() + 1).saturating_sub(KEPT);
@@ -119,20 +139,16 @@ fn forget_oldest(folder: &Path) {
     }
 }
 
-/// `2026-11-30T02-48-01Z-up-4242.log`.
-fn is_ours(name: &str) -> bool {
-    let Some((time, rest)) = name.split_once("Z-") else {
-        return false;
-    };
-    let process = rest
-        .strip_suffix(ENDING)
-        .and_then(|rest| rest.rsplit_once('-'));
+/// `up` in `2026-11-30T02-48-01Z-up-4242.log`; `None`: the file is no log.
+fn command_of(name: &str) -> Option<&str> {
+    let (time, rest) = name.split_once("Z-")?;
+    let (command, process) = rest.strip_suffix(ENDING)?.rsplit_once('-')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let is_time = time.len() == 19
         && time
             .bytes()
             .all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'T'));
-    is_time && process.is_some_and(|(command, id)| !command.is_empty() && digits(id))
+    (is_time && !command.is_empty() && digits(process)).then_some(command)
 }
 
 /// Where the user's programs keep what they may lose.
@@ -149,15 +165,26 @@ fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// The command's name, if it changes something on nodes.
+/// The command's name, if it connects to nodes.
 fn name(command: &Command) -> Option<&'static str> {
     Some(match command {
         Command::Up(_) => "up",
+        Command::Plan(_) => "plan",
+        Command::Validate(Validate { connect: true, .. }) => "validate",
+        Command::Doctor(_) => "doctor",
+        // It has no end, and neither would its log.
+        Command::Status(Status { watch: Some(_), .. }) => return None,
+        Command::Status(_) => "status",
         Command::Remove(_) => "remove",
         Command::Node(_) => "node",
         Command::Images(Images::Load(_)) => "images-load",
+        Command::Images(Images::Save(_)) => "images-save",
         Command::Cert(Cert::Rotate(_)) => "cert-rotate",
+        Command::Cert(Cert::Info(CertInfo { nodes, served, .. })) if *nodes || *served => {
+            "cert-info"
+        }
         Command::Encrypt(Encrypt::RotateKey(_)) => "encrypt-rotate-key",
+        Command::Util(Util::GetStateFile(_)) => "util-get-state-file",
         Command::Etcd(of_etcd) => match of_etcd {
             Etcd::SnapshotSave(_) => "etcd-snapshot-save",
             Etcd::SnapshotRestore(_) => "etcd-snapshot-restore",
@@ -165,21 +192,20 @@ fn name(command: &Command) -> Option<&'static str> {
             Etcd::Recover(_) => "etcd-recover",
             Etcd::Verify(_) => "etcd-verify",
             Etcd::Defrag(_) => "etcd-defrag",
-            Etcd::Members(_) | Etcd::SnapshotList(_) => return None,
+            Etcd::Members(_) => "etcd-members",
+            Etcd::SnapshotList(_) => "etcd-snapshot-list",
         },
-        Command::Plan(_)
-        | Command::Validate(_)
-        | Command::Doctor(_)
+        Command::Validate(_)
         | Command::Config(_)
-        | Command::Status(_)
         | Command::Describe(_)
         | Command::Kubeconfig(_)
-        | Command::Util(_)
-        | Command::Images(Images::List(_) | Images::Save(_))
+        | Command::Util(Util::GetKubeconfig(_))
+        | Command::Images(Images::List(_))
         | Command::Cert(Cert::Info(_) | Cert::GenerateCsr(_))
         | Command::Version(_)
         | Command::Crd
         | Command::Completion(_)
+        | Command::Complete(_)
         | Command::Man(_)
         | Command::Init(_)
         | Command::Run(_)
@@ -265,11 +291,63 @@ mod tests {
         for other in others {
             fs::write(at(other), "").unwrap();
         }
-        forget_oldest(folder.path());
+        let read = |number: usize| name(number).replace("-up-", "-etcd-members-");
+        for number in 0..KEPT - 1 {
+            fs::write(at(&read(number)), "").unwrap();
+        }
+        forget_oldest(folder.path(), "2026-12-01T02-48-01Z-up-1.log");
+        forget_oldest(folder.path(), "2026-12-01T02-48-01Z-status-1.log");
         let is_there = |number: usize| at(&name(number)).exists();
+        assert!((0..KEPT - 1).all(|number| at(&read(number)).exists()));
+        fs::write(at(&read(KEPT)), "").unwrap();
+        forget_oldest(folder.path(), "2026-12-01T02-48-01Z-status-1.log");
+        assert!(!at(&read(0)).exists() && at(&read(1)).exists());
         assert!((0..3).all(|number| !is_there(number)));
         assert!((3..KEPT + 2).all(is_there));
         assert!(others.iter().all(|other| at(other).exists()));
+    }
+
+    /// A name that is missing here would be counted among the commands that change something.
+    #[test]
+    fn the_commands_that_only_read_have_these_names() {
+        use clap::Parser as _;
+        let named = |line: &str| {
+            let words = std::iter::once("rke-operator").chain(line.split(' '));
+            let cli = crate::cli::args::Cli::try_parse_from(words).expect(line);
+            name(&cli.command)
+        };
+        let lines = [
+            "plan",
+            "validate --connect",
+            "doctor",
+            "status",
+            "cert info --nodes",
+            "images save -o bundle.tar",
+            "etcd members",
+            "etcd snapshot-list",
+            "util get-state-file",
+        ];
+        let names = lines.map(|line| named(line).expect(line));
+        assert_eq!(names, READERS);
+        for line in [
+            "validate",
+            "status --watch",
+            "cert info",
+            "images list",
+            "kubeconfig",
+        ] {
+            assert_eq!(named(line), None, "{line}");
+        }
+        for line in [
+            "up",
+            "remove",
+            "node uncordon n1",
+            "etcd verify --name a",
+            "images load a",
+        ] {
+            let name = named(line).expect(line);
+            assert!(!READERS.contains(&name), "{line}");
+        }
     }
 
     #[test]

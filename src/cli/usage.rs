@@ -12,9 +12,13 @@ use serde::Deserialize;
 
 use super::{
     args::{Cli, Output},
+    go_flags::{self, Answer},
     output::json::Ended,
 };
-use crate::error::ErrorClass;
+use crate::{
+    error::ErrorClass,
+    model::{printable, shell_word},
+};
 
 /// In the place of a command: a variable of the environment.
 const ENVIRONMENT: &str = "environment";
@@ -59,8 +63,9 @@ pub enum Usage {
 
 impl Usage {
     /// Reads it. `is_set` tells which variables of the environment are set.
-    pub fn read(mut arguments: Vec<OsString>, is_set: impl Fn(&str) -> bool) -> Self {
+    pub fn read(arguments: Vec<OsString>, is_set: impl Fn(&str) -> bool) -> Self {
         let rows = rows();
+        let mut arguments = normalised(&rows, arguments);
         let mut warnings = Vec::new();
         loop {
             let error = match Cli::try_parse_from(&arguments) {
@@ -78,11 +83,12 @@ impl Usage {
                 Err(error) => error,
             };
             let Some(word) = not_taken(&error) else {
-                return Self::Other(error);
+                return Self::Other(visible(error, &arguments));
             };
             let at = command(&arguments);
             let Some(row) = rows.iter().find(|row| row.is_about(&at, &word)) else {
-                return Self::Other(error);
+                let foreign = out_of_place(&at, &word);
+                return foreign.unwrap_or_else(|| Self::Other(visible(error, &arguments)));
             };
             if let Some(hint) = &row.instead {
                 let error = match word.strip_prefix('-') {
@@ -133,7 +139,8 @@ fn refused(text: &str) -> (String, Vec<String>) {
 /// True for a command line with `--output json`, whether or not the rest of it is valid.
 pub fn wants_json(arguments: &[OsString]) -> bool {
     let root = Cli::command();
-    let (_, command) = named(&root, arguments);
+    let arguments = normalised(&rows(), arguments.to_vec());
+    let (_, command) = named(&root, &arguments);
     let mut flags = command.get_arguments();
     let Some(flag) = flags.find(|flag| flag.get_id() == "output") else {
         return false;
@@ -164,6 +171,112 @@ impl Row {
         let why = self.no_effect.as_ref()?;
         Some(format!("`{word}` has no effect: {why}"))
     }
+}
+
+/// Without Go's forms of flags.
+fn normalised(rows: &[Row], arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut root = Cli::command();
+    root.build();
+    go_flags::normalised(&root, arguments, |at, flag| {
+        let row = rows.iter().find(|row| row.is_about(at, flag))?;
+        Some(if row.instead.is_some() {
+            Answer::Refused
+        } else {
+            Answer::NoEffect
+        })
+    })
+}
+
+/// The answer to a name without its flag: the config's, or a snapshot's.
+fn out_of_place(at: &str, word: &str) -> Option<Usage> {
+    const SNAPSHOTS: [&str; 4] = [
+        "etcd snapshot-save",
+        "etcd snapshot-restore",
+        "etcd snapshot-delete",
+        "etcd verify",
+    ];
+    if word.starts_with('-') {
+        return None;
+    }
+    let lower = word.to_ascii_lowercase();
+    let is_config = [".yml", ".yaml"].iter().any(|end| lower.ends_with(end));
+    let quoted = shell_word(word);
+    let flag = if at == "config" { "name" } else { "config" };
+    let hint = if is_config && at.is_empty() {
+        format!(
+            "`rke-operator up --config {quoted}` creates or updates the cluster of this config; `rke-operator plan --config \
+             {quoted}` previews the changes"
+        )
+    } else if is_config && has_flag(at, flag) {
+        format!("name the config with `--{flag} {quoted}`")
+    } else if SNAPSHOTS.contains(&at) {
+        format!("name the snapshot with `--name {quoted}`")
+    } else {
+        return None;
+    };
+    let word = printable(word);
+    let error = if at.is_empty() {
+        format!("unknown command `{word}`")
+    } else {
+        format!("`rke-operator {at}` has no argument `{word}`")
+    };
+    Some(Usage::Foreign { error, hint })
+}
+
+/// True if a command, by its names, has this long flag.
+fn has_flag(at: &str, flag: &str) -> bool {
+    let root = Cli::command();
+    let mut command = Some(&root);
+    for name in at.split_whitespace() {
+        command = command.and_then(|command| command.find_subcommand(name));
+    }
+    command.is_some_and(|command| {
+        let mut flags = command.get_arguments();
+        flags.any(|arg| arg.get_long() == Some(flag))
+    })
+}
+
+/// The error without suggestions of what the help does not show.
+fn visible(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let mut root = Cli::command();
+    root.build();
+    let (_, command) = named(&root, arguments);
+    let names = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut shown: Vec<String> = names.map(|it| it.get_name().to_owned()).collect();
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        let flags = arg.get_long().into_iter().chain(aliases);
+        shown.extend(flags.map(|flag| format!("--{flag}")));
+    }
+    for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
+        let left = match error.remove(kind) {
+            Some(ContextValue::String(name)) if shown.contains(&name) => {
+                Some(ContextValue::String(name))
+            }
+            Some(ContextValue::Strings(mut names)) => {
+                names.retain(|name| shown.contains(name));
+                (!names.is_empty()).then_some(ContextValue::Strings(names))
+            }
+            Some(_) | None => None,
+        };
+        if let Some(left) = left {
+            error.insert(kind, left);
+        }
+    }
+    // `'snapshot-take --bucket' exists`: the first word is a command.
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| {
+            let text = tip.to_string();
+            let words = text.split('\'').nth(1).unwrap_or_default();
+            let first = words.split_whitespace().next().unwrap_or_default();
+            let next = command.find_subcommand(first);
+            next.is_none_or(|next| !next.is_hide_set())
+        });
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    error
 }
 
 /// The command or the flag that clap does not know.

@@ -67,6 +67,18 @@ fn around(name: &str, all: &[(String, Explained)]) -> (String, Vec<&'static str>
     (String::new(), ROOT.iter().map(|key| key.name).collect())
 }
 
+/// Every name that [`explain`] knows, without `[]`, in the order of the schema.
+pub fn explained_names() -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (path, _) in all() {
+        let name = plain(&path);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// The keys that were probably meant: of the section as far as it is known, else by the last name.
 fn near(name: &str, all: &[(String, Explained)]) -> Vec<String> {
     let paths = || all.iter().map(|(path, _)| path.as_str());

@@ -50,7 +50,7 @@ mod tree;
 mod validate;
 
 pub use dns::{CoreDns, Dns, NodeLocal};
-pub use explain_key::{Explained, explain};
+pub use explain_key::{Explained, explain, explained_names};
 pub use ingress::{Ingress, IngressOptions, NetworkMode};
 pub use intent::*;
 pub use json_schema::json_schema;

@@ -129,17 +129,24 @@ impl Site {
     }
 }
 
-/// A run that changes something leaves a log, which its error names: what `--debug` would have said and what was printed.
-/// What only reads leaves none.
+/// A run leaves a log, which its error names: what `--debug` would have said and what was printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_fails_names_its_log() {
     let site = Site::new().await;
     site.node.docker().info["SecurityOptions"] = json!(["name=rootless"]);
-    for read in [&["plan"][..], &["doctor"], &["status"]] {
-        let ran = site.run(read).await;
-        assert_eq!(ran.log, None, "{read:?}: {ran}");
-    }
     assert!(!site.context.path(LOGS).exists());
+    for (read, is_error) in [("plan", true), ("doctor", false), ("status", false)] {
+        let ran = site.run(&[read]).await;
+        let names_it = ran.log.as_ref().map(|log| log.contains(read));
+        assert_eq!(names_it, is_error.then_some(true), "{ran}");
+        let mut logs = std::fs::read_dir(site.context.path(LOGS)).unwrap();
+        let part = format!("Z-{read}-");
+        let name = |log: std::io::Result<std::fs::DirEntry>| log.unwrap().file_name();
+        assert!(
+            logs.any(|log| name(log).to_string_lossy().contains(&part)),
+            "{read}"
+        );
+    }
     let ran = site.run(&["up", "--yes"]).await;
     assert_eq!(ran.code, Some(2), "{ran}");
     let log = ran.log.as_ref().expect("it is named");
@@ -155,6 +162,31 @@ async fn a_run_that_fails_names_its_log() {
     // Nothing about a node was begun.
     site.context.write("cluster.yml", "nodes: none\n");
     assert_eq!(site.run(&["up"]).await.log, None);
+}
+
+/// Nothing is written where there is no copy, and nothing over a state that is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_state_is_fetched_only_from_a_cluster_and_only_if_it_is_missing() {
+    let site = Site::new().await;
+    let before = site.state();
+    let ran = site.run(&["util", "get-state-file"]).await;
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(
+        ran.stderr.contains(
+            "error: no control plane of the config has a copy of the cluster's state:\n  - node `n1` does not belong to a \
+             cluster\n"
+        ),
+        "{ran}"
+    );
+    assert!(ran.log.is_some_and(|log| log.contains("get-state-file")));
+    assert_eq!(site.state(), before);
+    site.context.write("cluster.rke-operator.json", "{");
+    let ran = site.run(&["util", "get-state-file"]).await;
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert_eq!(
+        site.context.files()[&site.context.path("cluster.rke-operator.json")],
+        b"{"
+    );
 }
 
 /// What `--debug` promises: each request, with how it ended, and nothing that was in it.

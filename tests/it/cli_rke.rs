@@ -78,6 +78,54 @@ fn shells_complete_commands_and_flags() {
     }
 }
 
+/// In a real bash, as its completion calls the function of the script.
+#[test]
+fn bash_completes_the_names_of_nodes_and_keys() {
+    const SCRIPT: &str = r#"
+source <(rke-operator completion bash)
+for given in "$@"; do
+    COMP_LINE=$given COMP_POINT=${#given}
+    # Bash breaks words at blanks, and at these two.
+    read -ra COMP_WORDS <<<"$(sed 's/[=:]/ & /g' <<<"$given")"
+    case $given in *[[:space:]]) COMP_WORDS+=("") ;; esac
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+    case ${COMP_WORDS[COMP_CWORD]} in = | :) part= ;; *) part=${COMP_WORDS[COMP_CWORD]} ;; esac
+    _rke__operator_names rke-operator "$part" "${COMP_WORDS[COMP_CWORD - 1]}"
+    echo "$given| ${COMPREPLY[*]}"
+done
+"#;
+    let context = Context::with(
+        "nodes:\n- {address: 10.0.0.1, hostname_override: n1}\n- {address: 10.0.0.2, hostname_override: n2}\n- {address: 10.0.0.3}\n",
+    );
+    context.write("other.yml", "nodes: [{address: other.example}]\n");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_rke-operator"));
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let lines = [
+        "rke-operator up --lose ",
+        "rke-operator up --lose n",
+        "rke-operator up --lose=n",
+        "rke-operator up --lose=",
+        "rke-operator up --lose n1,",
+        "rke-operator node reboot n1 ",
+        "rke-operator node reset --config other.yml ",
+        "rke-operator images save --from-node 10.",
+        "rke-operator config --explain cluster_n",
+        "rke-operator config --explain nodes.ad",
+        "rke-operator etcd snapshot-r",
+        "rke-operator node ",
+    ];
+    let ran = std::process::Command::new("bash")
+        .args(["-c", SCRIPT, "bash"])
+        .args(lines)
+        .current_dir(context.path(""))
+        .env_clear()
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "");
+    assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @"");
+}
+
 #[test]
 fn every_command_has_a_manual_page() {
     let context = Context::new();

@@ -35,6 +35,35 @@ fn flags_of_other_tools_have_an_answer() {
         (&["up", "-f", "a.yml"], "`--config FILE`"),
         (&["-c", "a.yml", "plan"], "`--config FILE`"),
         (&["etcd", "members", "--kubeconfig", "k"], "over SSH"),
+        (&["up", "--dry-run=client"], "`rke-operator plan` shows"),
+        (
+            &["etcd", "defrag", "--dry-run"],
+            "`rke-operator plan` shows",
+        ),
+        (&["up", "--auto-approve"], "`--yes` skips"),
+        (&["up", "-auto-approve"], "`--yes` skips"),
+        (&["cert", "rotate", "--force"], "`--yes` skips"),
+        (
+            &["up", "--kubernetes-version", "v1.34.4"],
+            "`kubernetes_version`",
+        ),
+        (&["up", "--version", "v1.34.4"], "`kubernetes_version`"),
+        (&["status", "--json"], "`--output json`"),
+        (&["ssh", "n1"], "log in to a node with `ssh`"),
+        (&["logs", "etcd"], "`docker logs NAME`"),
+        (&["exec"], "`rke-operator kubeconfig > FILE`"),
+        (&["get", "nodes"], "`rke-operator status`"),
+        (
+            &["kubectl", "get", "nodes"],
+            "`rke-operator kubeconfig > FILE`",
+        ),
+        (&["up", "cluster.yml"], "`--config cluster.yml`"),
+        (&["plan", "a b.YAML"], "`--config 'a b.YAML'`"),
+        (&["images", "list", "prod.yml"], "`--config prod.yml`"),
+        (&["config", "cluster.yml"], "`--name cluster.yml`"),
+        (&["prod.yml"], "`rke-operator up --config prod.yml`"),
+        (&["etcd", "snapshot-restore", "one"], "`--name one`"),
+        (&["etcd", "verify", "one"], "`--name one`"),
     ] {
         let ran = context.run(args);
         assert_eq!(ran.code, Some(1), "{ran}");
@@ -47,6 +76,156 @@ fn flags_of_other_tools_have_an_answer() {
             "{ran}"
         );
     }
+}
+
+/// Commands that run in containers, and aliases that the help does not show.
+#[test]
+fn no_suggestion_names_what_the_help_does_not_show() {
+    let context = Context::new();
+    for args in [
+        &["snap"][..],
+        &["snapshot-tak"],
+        &["snapshot-agen"],
+        &["complet"],
+        &["referenc"],
+        &["up", "--tracee"],
+        &["up", "--bucket", "x"],
+        &["--settings", "x"],
+        &["etcd", "snapshot-restore", "--use-local-stat"],
+    ] {
+        let ran = context.run(args);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        let tips = ran.stderr.lines().filter(|line| line.contains("tip:"));
+        let tips: String = tips.collect();
+        for hidden in [
+            "snapshot-agent",
+            "snapshot-take",
+            "snapshot-fetch",
+            "snapshot-state",
+            "'complete'",
+            "'reference'",
+            "--trace",
+            "--use-local-state",
+        ] {
+            assert!(!tips.contains(hidden), "{args:?}: {ran}");
+        }
+    }
+    let ran = context.run(&["stat"]);
+    assert!(ran.stderr.contains("'status'"), "{ran}");
+}
+
+/// Each kind of proxy with a password, in each place that names one.
+#[test]
+fn no_output_has_the_password_of_a_proxy() {
+    let elsewhere = DEAD.replace("127.0.0.1:1", "kubernetes.invalid:6443");
+    for proxy in [
+        "socks5://me:sekrit@proxy.invalid:1080",
+        "socks4://me:sekrit@proxy.invalid:1080",
+        "garbage://me:sekrit@proxy.invalid",
+        "http://me:sekrit@proxy.invalid:3128",
+        "https://me:sekrit@proxy.invalid",
+        "me:sekrit@proxy.invalid:3128",
+        "http://me:a sekrit@proxy.invalid",
+        "http://me:a/sekrit@proxy.invalid",
+        "http://me:a@sekrit@proxy.invalid",
+        "http://me:12/sekrit@proxy.invalid",
+        "http://me:sekrit@proxy.invalid:port",
+    ] {
+        let context = Context::with(
+            "nodes: [{address: 10.0.0.1, user: core, role: [controlplane, etcd, worker]}]\n\
+             addons_include: [https://manifests.invalid/a.yml]\n",
+        );
+        context.write("kc.yml", &elsewhere);
+        let own = format!("server: 'https://kubernetes.invalid:6443', proxy-url: '{proxy}'");
+        let named = elsewhere.replace("server: 'https://kubernetes.invalid:6443'", &own);
+        context.write("named.yml", &named);
+        for args in [
+            &["status", "--all", "--kubeconfig", "kc.yml"][..],
+            &["status", "--all", "--kubeconfig", "named.yml"],
+            &["run", "--namespace", "a", "--kubeconfig", "named.yml"],
+            &["plan", "--debug"],
+            &["up", "--yes"],
+        ] {
+            // An operator waits for its API server.
+            if args[0] == "run" && proxy.starts_with("http") {
+                continue;
+            }
+            for variable in ["HTTPS_PROXY", "https_proxy", "NO_PROXY"] {
+                let mut command = context.command(args);
+                command.env(variable, proxy);
+                let ran = Ran::from(&context, command.output().unwrap());
+                assert!(!ran.to_string().contains("sekrit"), "{args:?}: {ran}");
+                assert_ne!(ran.code, Some(0), "{args:?}: {ran}");
+            }
+        }
+        for (file, bytes) in all_below(&context.path("home")) {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains("sekrit"), "{}: {text}", file.display());
+        }
+    }
+}
+
+fn all_below(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(all_below(&path));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            files.push((path, bytes));
+        }
+    }
+    files
+}
+
+#[test]
+fn a_proxy_that_cannot_be_used_is_an_error_that_names_its_variable() {
+    let context = Context::new();
+    let elsewhere = DEAD.replace("127.0.0.1:1", "kubernetes.invalid:6443");
+    context.write("kc.yml", &elsewhere);
+    let mut command = context.command(&["status", "--all", "--kubeconfig", "kc.yml"]);
+    command.env("HTTPS_PROXY", "socks5://me:sekrit@proxy.invalid");
+    let ran = Ran::from(&context, command.output().unwrap());
+    assert_snapshot!(ran, @r"
+    exit code 1
+    ----- stderr -----
+    error: cannot use the proxy on the way to the management cluster
+      caused by: `HTTPS_PROXY` names a SOCKS proxy with a user or a password, which is not supported here
+
+    hint: `http://`, `https://`, and `socks5://` without a login are supported
+    hint: `NO_PROXY=HOST` reaches that host without the proxy
+    ");
+}
+
+/// As kubectl: the proxy resolves the name.
+#[test]
+fn an_api_server_is_reached_through_a_socks_proxy() {
+    use std::io::Read as _;
+    let context = Context::new();
+    let elsewhere = DEAD.replace("127.0.0.1:1", "kubernetes.invalid:6443");
+    context.write("kube_config_cluster.yml", &elsewhere);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("socks5h://{}", listener.local_addr().unwrap());
+    let asked = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut greeting = [0; 3];
+        stream.read_exact(&mut greeting).unwrap();
+        stream.write_all(&[5, 0]).unwrap();
+        let mut request = [0; 64];
+        let length = stream.read(&mut request).unwrap();
+        // Refused by its rules.
+        stream.write_all(&[5, 2, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+        request[..length].to_vec()
+    });
+    let mut command = context.command(&["version"]);
+    command.env("HTTPS_PROXY", &proxy);
+    let ran = Ran::from(&context, command.output().unwrap());
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let request = asked.join().unwrap();
+    let name = b"kubernetes.invalid";
+    assert_eq!(request[..5], [5, 1, 0, 3, 18], "{request:?}");
+    assert_eq!(&request[5..23], name, "{request:?}");
 }
 
 #[test]

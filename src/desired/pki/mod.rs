@@ -46,6 +46,7 @@ pub use self::{
     key::Seed,
     newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
+    recover::copy_on_nodes,
     restore::{Restore, RestoreRequest},
     rotation::Rotation,
     service_accounts::{RenewedTokens, RotationStage, ServiceAccountKeyError, key_id},

@@ -53,6 +53,19 @@ pub(super) fn read_back(
     Ok((copy, note))
 }
 
+/// The state of the cluster that the control planes of a config belong to, as it is on them, and a note about
+/// it. `None`: no control plane that answers belongs to a cluster. This takes no cluster over, so no id is typed; the other
+/// rules hold.
+pub fn copy_on_nodes(
+    intent: &Intent,
+    have: &Actual,
+) -> Result<Option<(ClusterState, String)>, PkiError> {
+    let mut planes = intent.with_role(Role::ControlPlane);
+    let id = planes.find_map(|(name, _)| have.claimed_by(name));
+    let read = id.map(|id| read_back(intent, have, &id, &BTreeSet::new()));
+    read.transpose()
+}
+
 /// The newest state of a cluster of which the store has one that is not: that of a control plane, of `kube-system`, or
 /// the store's own, with the keys that any of them has. The same rules hold.
 pub(super) fn over(

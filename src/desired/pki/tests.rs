@@ -880,6 +880,24 @@ fn lost_keys_are_read_back_when_asked_for_and_only_then() {
     assert_eq!(keys.kubeconfig, desired.kubeconfig);
 }
 
+/// As they are: who has the other one has no older one from now on.
+#[test]
+fn a_copy_of_the_state_is_read_without_an_id() {
+    let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
+    let (desired, mut have) = store_lost(&intent);
+    let (copy, _) = copy_on_nodes(&intent, &have).unwrap().unwrap();
+    assert_eq!(copy, desired.saved.copy());
+    let other = claim(&ClusterId("ef".repeat(16)));
+    let containers = &mut host_mut(&mut have, "n2").containers;
+    containers.insert(CLAIM.to_owned(), other);
+    let error = copy_on_nodes(&intent, &have).unwrap_err();
+    assert!(matches!(error, PkiError::RecoverOther { .. }), "{error}");
+    for name in ["n1", "n2"] {
+        host_mut(&mut have, name).containers.clear();
+    }
+    assert_eq!(copy_on_nodes(&intent, &have).unwrap(), None);
+}
+
 /// What two control planes with a lost store say when one of them is changed.
 fn refusal_of_recovery(change: &dyn Fn(&ClusterState, &mut Actual)) -> PkiError {
     let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
