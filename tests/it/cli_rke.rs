@@ -72,8 +72,16 @@ fn shells_complete_commands_and_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = Context::new().run(&["completion", shell]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        for word in ["snapshot-restore", "accept-new-host-keys"] {
+        for word in ["snapshot-restore", "accept-new-host-keys", "complete -- "] {
             assert!(ran.stdout.contains(word), "{shell}: {word}");
+        }
+        for hidden in [
+            "-a \"snapshot-agent\"",
+            "'snapshot-agent:",
+            "use-local-state[",
+        ] {
+            let offers = |line: &&str| !line.starts_with('#') && line.contains(hidden);
+            assert_eq!(ran.stdout.lines().find(offers), None, "{shell}: {hidden}");
         }
     }
 }
@@ -91,7 +99,7 @@ for given in "$@"; do
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
     case ${COMP_WORDS[COMP_CWORD]} in = | :) part= ;; *) part=${COMP_WORDS[COMP_CWORD]} ;; esac
     _rke__operator_names rke-operator "$part" "${COMP_WORDS[COMP_CWORD - 1]}"
-    echo "$given| ${COMPREPLY[*]}"
+    echo "$given| [${COMPREPLY[*]}]"
 done
 "#;
     let context = Context::with(
@@ -112,7 +120,8 @@ done
         "rke-operator config --explain cluster_n",
         "rke-operator config --explain nodes.ad",
         "rke-operator etcd snapshot-r",
-        "rke-operator node ",
+        "rke-operator node reb",
+        "rke-operator snap",
     ];
     let ran = std::process::Command::new("bash")
         .args(["-c", SCRIPT, "bash"])
@@ -123,7 +132,21 @@ done
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&ran.stderr), "");
-    assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @"");
+    assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @r"
+    rke-operator up --lose | [10.0.0.3 n1 n2]
+    rke-operator up --lose n| [n1 n2]
+    rke-operator up --lose=n| [n1 n2]
+    rke-operator up --lose=| [10.0.0.3 n1 n2]
+    rke-operator up --lose n1,| [n1,10.0.0.3 n1,n2]
+    rke-operator node reboot n1 | [10.0.0.3 n2]
+    rke-operator node reset --config other.yml | [other.example]
+    rke-operator images save --from-node 10.| [10.0.0.3]
+    rke-operator config --explain cluster_n| [cluster_name]
+    rke-operator config --explain nodes.ad| [nodes.address]
+    rke-operator etcd snapshot-r| [snapshot-restore]
+    rke-operator node reb| [reboot]
+    rke-operator snap| []
+    ");
 }
 
 #[test]
