@@ -269,7 +269,8 @@ mod tests {
             "-{1,2}(config|debug|s3|name|output)(=true|=false|=x)?",
             Just("--".to_owned()),
             Just("-".to_owned()),
-        ];
+        ]
+        .boxed();
         proptest::sample::select(commands).prop_flat_map(move |(path, flags)| {
             let value = value.clone();
             let flag = proptest::sample::select(flags).prop_flat_map(move |(flag, takes)| {

@@ -15,8 +15,8 @@ use rustls::{
 };
 
 use super::{
-    CertKind, Keys, Pair, PkiContext, PkiError, Rotation, Seed, engine_clients, key::Key, left_out,
-    reconcile,
+    CertKind, Keys, Pair, PkiContext, PkiError, Rotation, Seed, copy_on_nodes, engine_clients,
+    key::Key, left_out, reconcile,
 };
 use crate::{
     config::Intent,
