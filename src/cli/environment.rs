@@ -133,7 +133,7 @@ pub(super) fn open(
 
 /// The state file of a config.
 pub(super) fn state_of(config: &Path) -> FileStore {
-    FileStore::beside(config)
+    FileStore::next_to(config)
 }
 
 /// Whether other users may read or change a file with keys. One that is not there has none.
