@@ -1071,6 +1071,7 @@ fn a_way_through_bastion_hosts_has_the_time_of_each_hop() {
             port: 2200,
         },
         login: node.login.clone(),
+        ssh_config: [].into(),
     }];
     let measured = world.measured.get_mut(&name).unwrap();
     measured.bastion_trips = vec![Duration::from_micros(300)];
