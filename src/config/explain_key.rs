@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_probably_meant_is_told() {
+    fn similar_keys_are_suggested() {
         let near = |name: &str| match explain(name) {
             Explained::Unknown { near, .. } => near.join(" "),
             other @ (Explained::Top(_) | Explained::Key(_) | Explained::Section(..)) => {

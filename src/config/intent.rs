@@ -1,5 +1,5 @@
-//! The validated intent: every default applied, every reference resolved. Nobody downstream
-//! validates again and nobody sees the raw document.
+//! The validated intent: every default applied, every reference resolved. Code downstream neither
+//! validates again nor sees the raw document.
 
 use std::{
     borrow::Cow,
@@ -150,7 +150,7 @@ pub struct AuditLog {
     pub policy: Option<serde_json::Value>,
 }
 
-/// What a namespace without labels of its own may run (`services.kube-api.pod_security_configuration`).
+/// What a namespace without Pod Security labels may run (`services.kube-api.pod_security_configuration`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodSecurity {
     /// Anything.

@@ -19,7 +19,7 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn of(source: &str) -> Self {
-        // Where a value ends, and what is below what, nobody knows in what is not YAML.
+        // In a text that is not YAML, the extent of a value and its parent are unknown, so no secret can be masked.
         let Ok(tree) = Node::from_yaml(source) else {
             return Self {
                 text: String::new(),

@@ -69,7 +69,7 @@ impl Problem {
             return text;
         };
         let span = pointed_at(source, &place.span);
-        // What stands above the carets need not stand beside them.
+        // The line above the carets shows the value already: the label does not repeat it.
         let written = source.get(span.clone()).unwrap_or_default();
         let label = Some(label)
             .filter(|_| detail != Some(written.trim_matches(['\'', '"'])))

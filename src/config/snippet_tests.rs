@@ -77,7 +77,7 @@ fn no_secret_of_the_schema_is_shown() {
 }
 
 #[test]
-fn what_nobody_knows_may_be_a_secret() {
+fn an_unknown_value_may_be_a_secret() {
     for document in [
         "{nodes: [{pasword: hunter2}]}",
         "{services: {kube-api: {extra_args: {oidc-client-secret: hunter2}}, nope: 1}}",

@@ -89,7 +89,7 @@ pub trait Sources {
         None
     }
 
-    /// The public half of the key that `ssh_key_path` names, where it lies beside it.
+    /// The public key next to the private key that `ssh_key_path` names; `None` if there is none.
     fn public_key_at(&self, _path: &str) -> Option<String> {
         None
     }

@@ -194,7 +194,7 @@ fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
             "",
             "the document is nested too deeply, or has too many values or aliases",
         )
-        .hint("this is a limit of ours, not a mistake in its YAML: no config of RKE comes near it")
+        .hint("this is a limit of rke-operator, not an error in the YAML: no RKE config comes near it")
     } else {
         let words = bare.to_string();
         let words = without_quotes(&words);
@@ -243,7 +243,7 @@ fn without_quotes(words: &str) -> &str {
     words.get(..end).unwrap_or_default().trim_end()
 }
 
-/// Whether the parser gave up because of its own limits.
+/// Whether the document exceeds one of the parser's limits.
 fn is_too_much(error: &serde_saphyr::Error) -> bool {
     use serde_saphyr::Error;
     if let Error::AliasError { error, .. } = error {

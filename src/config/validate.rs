@@ -182,7 +182,8 @@ pub(super) fn without_echoes(problems: &mut Vec<Problem>) {
     problems.retain(|problem| problem.message == REFERENCES || !is_at(&problem.path));
 }
 
-/// One value where the key has one, also where its owner has no effect and nobody reads it.
+/// A key of one value must not have a list or a mapping, even where its section has no effect and the value is
+/// not read.
 fn single(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
     let is_one = matches!(
         key.kind,
@@ -439,8 +440,8 @@ mod tests {
             .collect()
     }
 
-    /// What is said where a text stands that is no number and no flag.
-    fn said_of_a_text(kind: Kind) -> &'static [&'static str] {
+    /// The problems of a key whose value is a text that is neither a number nor a flag.
+    fn problems_of_a_text(kind: Kind) -> &'static [&'static str] {
         match kind {
             Kind::Bool => &["must be `true` or `false`"],
             Kind::Number => &["must be a whole number"],
@@ -483,7 +484,7 @@ mod tests {
                 }
                 Answer::Used => assert_eq!(other, [""; 0], "{path}"),
                 Answer::Same(_) => {
-                    assert_eq!(other, said_of_a_text(key.kind), "{path}");
+                    assert_eq!(other, problems_of_a_text(key.kind), "{path}");
                 }
                 Answer::Ignored(_) => assert_eq!(other, ["this key has no effect"], "{path}"),
                 Answer::Later | Answer::Refused(_) if is_section => {

@@ -59,7 +59,7 @@ pub(super) fn webhook(at: &Cursor<'_>, found: &mut Found) -> Option<TokenWebhook
     None
 }
 
-/// The content of the file, as a text or as YAML. What is wrong with it is told without any of it: it may hold a key.
+/// The content of the file, as a text or as YAML. Problems quote none of it, because it may contain a private key.
 fn kubeconfig(at: &Cursor<'_>, found: &mut Found) -> Option<Secret<String>> {
     let config = match at.value()? {
         Value::Scalar(text) if text.expose().is_empty() => return None,
@@ -103,10 +103,8 @@ pub(super) fn authorization(root: &Cursor<'_>, found: &mut Found) -> Authorizati
                 found.problem(problem.hint("remove one of the two"));
             }
             found.warning(
-                at.problem(
-                    "whoever can log in to this cluster, each of its pods too, may do everything",
-                )
-                .hint("write `mode: rbac`"),
+                at.problem("every user and every pod of this cluster has full access to its API")
+                    .hint("write `mode: rbac`"),
             );
             Authorization::None
         }

@@ -133,7 +133,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// No value of a manifest is told, nor the path of a file: both may go into a status.
+    /// Quotes neither values of a manifest nor the path of a file, because problems may be copied into a status.
     fn problem(&self, line: Option<usize>, what: &str) -> Problem {
         let line = line.map(|line| format!(", line {}", self.begun + line - 1));
         let line = line.unwrap_or_default();
@@ -195,7 +195,7 @@ impl Place<'_> {
         let metadata = at.get("metadata");
         if !text(metadata.get("name")) {
             let what = if text(metadata.get("generateName")) {
-                "has a `generateName`: it would be made anew each time"
+                "has a `generateName`: each run would create another object"
             } else {
                 "has no `metadata.name`"
             };
@@ -346,7 +346,7 @@ fn named(
     if wide && let Some(Json::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("namespace");
     }
-    // What others wrote for a server of their own.
+    // The manifest may have been exported from another cluster.
     object.remove("status");
     let namespace = match (wide, namespace.as_str()) {
         (true, _) => String::new(),

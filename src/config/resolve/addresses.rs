@@ -189,8 +189,8 @@ pub(super) fn apart(nodes: &[Named<'_>], found: &mut Found) {
     }
 }
 
-/// Two entries with one address or one name would configure the same machine twice. Behind one public address, where a
-/// port leads to each of them, they are told apart by their internal addresses.
+/// Two entries with the same address or name would configure one machine twice. Nodes behind one public address, each
+/// with a forwarded port, are distinguished by their internal addresses.
 pub(super) fn unique(items: &[Cursor<'_>], found: &mut Found) {
     let mut addresses = BTreeMap::new();
     let mut endpoints: BTreeMap<String, Vec<&Cursor<'_>>> = BTreeMap::new();
@@ -312,7 +312,7 @@ pub(super) fn outside_of_ranges(nodes: &[Named<'_>], services: &Services, found:
                         at.get(key)
                             .problem(format!("lies inside of `{owner}`"))
                             .detail(format!("{address} in {range}"))
-                            .hint("pods, services and nodes need ranges of their own"),
+                            .hint("pods, services and nodes need separate ranges"),
                     );
                 }
             }

@@ -224,7 +224,7 @@ mod tests {
     use crate::config::resolve::tests::{and, bad};
 
     #[test]
-    fn what_is_wrong_is_told_all_at_once() {
+    fn all_problems_are_reported_at_once() {
         assert_snapshot!(bad(&and("\
 dns:
   upstreamnameservers: [dns.example.com, '192.0.2.1 }', 'tls://192.0.2.1:853', /etc/resolv.conf]

@@ -22,7 +22,7 @@ pub(super) fn read(api: &Cursor<'_>, found: &mut Found) -> SecretsEncryption {
     if !enabled {
         if written.is_some() {
             let problem = custom.problem("has no effect while `enabled` is not `true`");
-            found.warning(problem.hint("write `enabled: true` beside it"));
+            found.warning(problem.hint("write `enabled: true` next to it"));
         }
         return SecretsEncryption::Off;
     }

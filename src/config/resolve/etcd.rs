@@ -142,7 +142,7 @@ fn url(text: &str) -> Result<EtcdUrl, (&'static str, &'static str)> {
         "http" => {
             return Err((
                 "an etcd without TLS is not supported",
-                "whoever reaches it reads every Secret and may change everything: serve it with TLS, and write `https://`",
+                "without TLS, every client that reaches etcd can read and change all data: enable TLS, and write `https://`",
             ));
         }
         _ => return Err(none),
@@ -200,7 +200,7 @@ fn key(at: &Cursor<'_>, found: &mut Found) -> Option<Secret<String>> {
     Some(Secret::new(text.trim_end().to_owned() + "\n"))
 }
 
-/// As the API server makes it of what it is told: absolute, without a `/` at its end.
+/// The prefix in the form that the API server makes of its flag: absolute, without a trailing `/`.
 fn prefix(at: &Cursor<'_>, found: &mut Found) -> String {
     let text = values::or_default(at, found);
     let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_lead_to_no_etcd_are_told() {
+    fn urls_that_lead_to_no_etcd_are_refused() {
         for (url, why) in [
             ("http://a:2379", "without TLS"),
             ("a:2379", "is not the URL"),
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// As in RKE; but here it is said.
+    /// RKE ignores them as well, but without a warning.
     #[test]
     fn certificates_without_a_url_have_no_effect() {
         let document = json!({
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_members_is_told_to_have_no_effect() {
+    fn options_of_members_are_reported_to_have_no_effect() {
         for (key, value) in [
             ("extra_args", json!({"quota-backend-bytes": 1})),
             ("backup_config", json!({"enabled": true})),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_node_has_no_etcd_beside_an_external_one() {
+    fn the_only_node_has_no_etcd_when_etcd_is_external() {
         let mut document = document();
         document["nodes"] = json!([{"address": "192.0.2.10", "user": "u"}]);
         let resolved = resolve(&document.to_string()).expect("a good document");

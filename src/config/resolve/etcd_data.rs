@@ -41,7 +41,7 @@ fn refuse(flag: &str, at: &Cursor<'_>, found: &mut Found) {
             found.problem(at.problem(what).hint(HINT));
         }
         "config-file" => {
-            let what = "etcd ignores all flags when it reads a file of its own";
+            let what = "etcd ignores all flags when it reads a configuration file";
             let hint = "write the settings as flags into `extra_args`";
             found.problem(at.problem(what).hint(hint));
         }

@@ -1,7 +1,7 @@
 //! Whether the release can run what the config asks for. The programs of Kubernetes and etcd do not start with a flag, a
 //! feature gate or an admission plugin that they do not know, and the API server answers 404 for what it does not serve.
 //!
-//! Where the owner names an image of a build of their own, what our lists do not know is a warning: the build may know it.
+//! Where the config names a custom build, a name that rke-operator's lists lack is a warning: the build may know it.
 
 mod instead;
 mod lists;
@@ -28,11 +28,11 @@ use crate::{
     },
 };
 
-/// What runs of a project, and whose build it is.
+/// The release of a project that the nodes run, and whether it is a custom build.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runs {
     pub(super) release: Minor,
-    /// The key of `system_images` whose image is a build of the owner's.
+    /// The key of `system_images` that names a custom build.
     pub(super) own_build: Option<&'static str>,
     /// Whether the config names the release; else a cluster that exists keeps its own.
     pub(super) is_given: bool,

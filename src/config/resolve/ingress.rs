@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_all_at_once() {
+    fn all_problems_are_reported_at_once() {
         assert_snapshot!(bad(&ingress(
             "{provider: nginx, options: [a], node_selector: {a b: c}, extra_args: {--v: 1}, dns_policy: Cluster, extra_envs: [{value: hunter2}], extra_volumes: {a: b}, extra_volume_mounts: [x], update_strategy: {strategy: Recreate}, http_port: 70000, https_port: x, network_mode: NodePort, tolerations: [{operator: In}], default_backend: 2, default_ingress_class: maybe, nginx_ingress_controller_priority_class_name: A b, values: 5}"
         )));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_nginx_is_told_where_it_is_written() {
+    fn the_end_of_nginx_is_reported_where_it_is_written() {
         let told = |options: &str| good(&ingress(options)).warnings.len();
         assert_eq!(
             (

@@ -31,11 +31,11 @@ pub(super) struct Proof {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused;
 
-/// Finds keys, certificates and the agent, each of them read and judged once.
+/// Finds keys, certificates and the agent. Each is read and validated once.
 pub(super) struct Keys<'a> {
     sources: &'a dyn Sources,
     root: Cursor<'a>,
-    /// `None` as a value: it was refused, and that was said.
+    /// `None` as a value: the key was refused, and a problem reports it.
     by_path: BTreeMap<String, Option<SshKey>>,
     /// What logs in where no key is named.
     default: Option<Result<DefaultKey, Refused>>,
@@ -541,8 +541,8 @@ impl<'a> Keys<'a> {
     /// It works from one directory and not from another.
     fn elsewhere(&self, at: &Cursor<'_>, path: &str, found: &mut Found) {
         if self.sources.is_elsewhere(path) {
-            let problem =
-                at.problem("this file was found from the current directory, not beside the config");
+            let problem = at
+                .problem("this file was found from the current directory, not next to the config");
             found.warning(
                 problem
                     .hint("relative paths begin at the folder of the config: write it from there"),
@@ -624,7 +624,7 @@ fn not_for(certificate: &Certificate, key: &SshKey, file: &str) -> Option<(&'sta
             "name the one of the user who logs in".to_owned(),
         ));
     }
-    // A key that cannot be read was told already.
+    // A key that cannot be read has a problem already.
     let key = russh::keys::decode_secret_key(key.pem.expose(), None).ok()?;
     (parsed.public_key() != key.public_key().key_data()).then(|| {
         (

@@ -54,7 +54,7 @@ pub struct Resolved {
     pub warnings: Vec<Problem>,
 }
 
-/// Rancher keeps RKE's config below this key, with keys of its own beside it.
+/// Rancher keeps RKE's config below this key, next to Rancher's own keys.
 const WRAPPER: &str = "rancher_kubernetes_engine_config";
 
 /// What is wrong with it, and with what stands below it, all at once.
@@ -63,7 +63,7 @@ fn wrapped(config: &RkeConfig, sources: &dyn Sources, catalogue: &Catalogue) -> 
     let at = root.get(WRAPPER);
     let mut problems = vec![
         at.problem("this is a cluster of Rancher; RKE's own config is what stands below this key")
-            .hint("move everything below it to the top level, and remove the keys beside it"),
+            .hint("move everything below it to the top level, and remove the keys next to it"),
     ];
     let Some(inner) = at.node() else {
         return problems;
@@ -85,7 +85,7 @@ fn wrapped(config: &RkeConfig, sources: &dyn Sources, catalogue: &Catalogue) -> 
     problems
 }
 
-/// A file of another program, or an object of ours: told in one sentence and not key by key.
+/// A file of another program, or one of the operator's own objects: one problem instead of one for each key.
 fn kind_of_object(root: &Cursor<'_>) -> Option<Problem> {
     let text = |key: &str| root.get(key).scalar().map(str::to_owned);
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);

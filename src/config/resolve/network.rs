@@ -33,7 +33,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("calico_flex_volume_plugin_dir", "calico"),
 ];
 
-/// What both plugins append by themselves.
+/// What both plugins append to the folder.
 const DRIVER: &str = "/nodeagent~uds";
 
 /// `None` only when a problem was found.
@@ -70,7 +70,11 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Network> {
                 "update_strategy",
                 "values",
             ] {
-                without_effect(&at.get(name), "there is no plugin of ours", found);
+                without_effect(
+                    &at.get(name),
+                    "rke-operator installs no network plugin",
+                    found,
+                );
             }
             Network::None
         }
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_all_at_once() {
+    fn all_problems_are_reported_at_once() {
         assert_snapshot!(bad(&network("{plugin: aci}")));
         assert_snapshot!(bad(&network(
             "{plugin: flannel, mtu: 1400, node_selector: {a b: c}, update_strategy: {strategy: Recreate}, options: {flannel_iface: a b, flannel_backend_type: gre, flannel_backend_port: 65536, flannel_backend_vni: 16777216}}"
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_said() {
+    fn keys_without_effect_are_reported() {
         let told = |network: &str| {
             let warnings = good(network).warnings;
             let warnings = warnings.iter().map(ToString::to_string);

@@ -156,7 +156,7 @@ fn a_name_that_only_a_resolver_takes() {
 
 /// A router that forwards a port to each of them.
 #[test]
-fn nodes_behind_one_address_are_told_apart() {
+fn nodes_behind_one_address_are_distinguished() {
     let two = |first: &str, second: &str| {
         nodes(&[
             &format!("address: 203.0.113.1, role: [controlplane, etcd, worker], {first}"),

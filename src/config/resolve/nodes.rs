@@ -43,7 +43,7 @@ pub(super) fn read<'a>(
         }
         return Vec::new();
     }
-    // The only node of a cluster is everything where nothing is said.
+    // The only node of a cluster has every role if it names none.
     let alone = (items.len() == 1).then(|| roles::needed(root));
     let mut nodes = Vec::new();
     for item in &items {
@@ -156,7 +156,7 @@ fn used(at: &Cursor<'_>, ssh: &SshHost, proof: &Proof) -> BTreeMap<&'static str,
     used
 }
 
-/// That it is no mapping is told by the schema.
+/// An entry that is not a mapping is a problem that the schema reports.
 fn not_a_node(at: &Cursor<'_>, found: &mut Found) {
     if at.value().is_none() {
         let problem = at.problem("this node is empty");

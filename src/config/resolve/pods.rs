@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{Found, values};
 use crate::config::cursor::Cursor;
 
-/// What runs them.
+/// The kind of object that runs the pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runs {
     DaemonSet,
@@ -42,7 +42,10 @@ fn toleration(at: &Cursor<'_>, found: &mut Found) -> Json {
             found.problem(problem);
         }
         "Exists" if toleration.contains_key("value") => {
-            found.problem(at.get("value").problem("has no place beside `Exists`"));
+            found.problem(
+                at.get("value")
+                    .problem("is not allowed with `operator: Exists`"),
+            );
         }
         "Exists" => {}
         other => {

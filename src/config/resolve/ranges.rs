@@ -11,7 +11,7 @@ use crate::{
     config::{cursor::Cursor, intent::Services, network::Network},
 };
 
-/// What kube-controller-manager gives a node where nothing is said: 256 addresses.
+/// The mask of a node's range by default (kube-controller-manager): 256 addresses.
 const NODE_MASK: u8 = 24;
 /// kube-controller-manager does not start with more parts than 2 to this power.
 const MOST_BITS: u8 = 16;
@@ -84,7 +84,7 @@ pub(super) fn check(
     pods_of_a_node(&at, services, network, mask, found);
 }
 
-/// flannel and canal take a pod's address from the node's part; calico has blocks of its own.
+/// flannel and canal assign pod addresses from the node's range; calico manages its blocks independently of it.
 fn pods_of_a_node(
     at: &Cursor<'_>,
     services: &Services,

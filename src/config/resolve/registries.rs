@@ -31,7 +31,7 @@ pub(super) fn read(at: &Cursor<'_>, sources: &dyn Sources, found: &mut Found) ->
         if let Some(authority) = authority(&item, sources, found) {
             let host = registry_host(&url);
             if host == DOCKER_HUB {
-                let problem = item.problem("Docker Hub has no authority of its own");
+                let problem = item.problem("Docker Hub cannot have a private CA");
                 found.problem(problem.hint("write the registry itself in `url`"));
             } else if let Some(other) = registries.authorities.insert(host.to_owned(), authority)
                 && registries.authorities.get(host) != Some(&other)
@@ -58,7 +58,7 @@ fn url(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     if scheme != "https" {
         let problem = at.problem("must not name a scheme");
         found.problem(problem.detail(text).hint(
-            "write host and port; whether it is reached without TLS, each node's Docker is told (`insecure-registries`)",
+            "write host and port; for a registry without TLS, set `insecure-registries` in each node's Docker",
         ));
         return None;
     }

@@ -1,4 +1,4 @@
-//! Files that people have from RKE: what they mean, and what is said where we differ.
+//! Existing files of RKE: what they mean, and which warnings report a difference from RKE.
 
 use insta::assert_snapshot;
 
@@ -68,7 +68,7 @@ network: {plugin: canal, enable_br_netfilter: null, canal_network_provider: {bla
 
 /// Objects and files of other programs.
 #[test]
-fn a_file_of_another_program_is_told_in_one_sentence() {
+fn a_file_of_another_program_is_one_problem() {
     for (api_version, kind) in [
         ("clusterprovisioner.rke.io/v1beta1", "Cluster"),
         ("clusterprovisioner.rke.io/v1beta1", "Kubeconfig"),
@@ -161,7 +161,7 @@ fn images_of_every_release_of_rke_give_way_to_the_catalogue() {
     assert_eq!(resolved.warnings, []);
 }
 
-/// RKE runs the image that it is told; `rke config` writes the release there and nowhere else.
+/// RKE runs the configured image; `rke config` writes the release there and nowhere else.
 #[test]
 fn the_image_of_kubernetes_says_which_release() {
     let wanted = |image: &str| {
@@ -377,7 +377,7 @@ fn a_backup_config_is_on_unless_it_is_switched_off() {
     let s3 = "s3backupconfig: {bucket_name: b, endpoint: s3.example.com}";
     let on = with(&format!("{{enabled: true, interval_hours: '3', {s3}}}"));
     assert_eq!(read(&on), (Some(3), Some("b".to_owned())));
-    // RKE's default, where nothing is said.
+    // RKE's default if the keys are not set.
     assert_eq!(read(&and("")), (Some(12), None));
     let yes = and("services: {etcd: {snapshot: yes, creation: 720m, retention: 72h00m00s}}");
     assert_eq!(read(&yes), (Some(12), None));
@@ -400,7 +400,7 @@ fn a_backup_config_is_on_unless_it_is_switched_off() {
 }
 
 #[test]
-fn a_cluster_template_of_rancher_is_told_all_at_once() {
+fn all_problems_of_a_rancher_template_are_reported_at_once() {
     let yaml = "\
 docker_root_dir: /var/lib/docker
 rancher_kubernetes_engine_config:
@@ -413,7 +413,7 @@ rancher_kubernetes_engine_config:
     `nodes`: there is no node
       what Rancher exports has no nodes: add each with its `address` and `role`
     `rancher_kubernetes_engine_config` (line 2): this is a cluster of Rancher; RKE's own config is what stands below this key
-      move everything below it to the top level, and remove the keys beside it
+      move everything below it to the top level, and remove the keys next to it
     `services.kube-api` (line 5): Rancher calls this `kube_api`
       write it as `kube-api`
     `services.kube-api.pod_security_policy` (line 5): is not supported

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Found, etcd, values};
 use crate::{config::cursor::Cursor, model::Role};
 
-/// `alone`: those of the only node of a cluster, where nothing is said.
+/// `alone`: the roles of the only node of a cluster if it names none.
 pub(super) fn read(
     at: &Cursor<'_>,
     alone: Option<&BTreeSet<Role>>,
@@ -83,8 +83,8 @@ pub(super) fn needed(root: &Cursor<'_>) -> BTreeSet<Role> {
     roles
 }
 
-/// A cluster needs each role somewhere, and beside an external etcd none of its own. Validated on what is
-/// written, so that a node that is wrong in another way does not add "no etcd" to its own problem.
+/// A cluster needs a node for each role, and no etcd node when etcd is external. Checks the document as written, so
+/// that a node that is invalid in another way does not add "no etcd" to its own problem.
 pub(super) fn every(root: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
     let at = root.get("nodes");
     let roles: Vec<Cursor<'_>> = items.iter().map(|item| item.get("role")).collect();

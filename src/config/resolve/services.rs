@@ -390,7 +390,7 @@ fn disjoint(at: &Cursor<'_>, pods: Ipv4Net, services: Ipv4Net, found: &mut Found
             written
                 .problem("the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap")
                 .detail(format!("{pods} and {services}"))
-                .hint("pods and services need ranges of their own; RKE's are `10.42.0.0/16` and `10.43.0.0/16`"),
+                .hint("pods and services need separate ranges; RKE's are `10.42.0.0/16` and `10.43.0.0/16`"),
         );
     }
 }

@@ -338,7 +338,7 @@ fn values_of_the_wrong_type() {
     `monitoring.tolerations[1].effect` (line 7): unknown effect | Now
       the effects are `NoSchedule`, `PreferNoSchedule`, `NoExecute`
     `monitoring.tolerations[2]` (line 7): a toleration of every taint has `operator: Exists`
-    `monitoring.tolerations[3].value` (line 7): has no place beside `Exists`
+    `monitoring.tolerations[3].value` (line 7): is not allowed with `operator: Exists`
     `monitoring.tolerations[3].tolerationseconds` (line 7): has no meaning without `effect: NoExecute`
     "#);
     assert_snapshot!(bad(&and("services: {kube-api: {pod_security_configuration: baseline, always_pull_images: 2, audit_log: {configuration: {max_age: -1, format: xml, policy: {kind: Rules, rules: [{level: All}, {}]}}}, event_rate_limit: {configuration: {apiVersion: v1, limits: 5}}, admission_configuration: {plugins: [{path: /a}, {name: b}, {name: b}]}, extra_args_array: {v: 4, --v: [1], w: [[]]}}}\nauthentication: {sans: ['a b', '10.0.0', '*.example.com', 'fd00::1']}")), @"
@@ -465,7 +465,7 @@ fn addresses_and_names() {
     assert_snapshot!(bad(&with("user: ubuntu", "user: the admin")), @"`nodes[0].user` (line 3): a user has no spaces in its name | the admin");
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 10.42.0.7")), @"
     `nodes[0].address` (line 2): lies inside of `services.kube-controller.cluster_cidr` | 10.42.0.7 in 10.42.0.0/16
-      pods, services and nodes need ranges of their own
+      pods, services and nodes need separate ranges
     ");
     assert_snapshot!(bad(&and("cluster_name: ' a '")), @"`cluster_name` (line 8): must be one line of at most 253 characters without spaces at its ends |  a");
 }
@@ -627,12 +627,12 @@ fn address_ranges() {
     assert_snapshot!(bad(&controller("cluster_cidr: '10.42.0.0/16,fd00::/56'")), @"`services.kube-controller.cluster_cidr` (line 8): two address families are not supported yet | 10.42.0.0/16,fd00::/56");
     assert_snapshot!(bad(&controller("cluster_cidr: 10.43.128.0/17")), @"
     `services.kube-controller.cluster_cidr` (line 8): the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap | 10.43.128.0/17 and 10.43.0.0/16
-      pods and services need ranges of their own; RKE's are `10.42.0.0/16` and `10.43.0.0/16`
+      pods and services need separate ranges; RKE's are `10.42.0.0/16` and `10.43.0.0/16`
     ");
     assert_snapshot!(bad(&api("service_cluster_ip_range: 10.0.0.0/8")), @"
     `services.kube-api.service_cluster_ip_range` (line 8): must be between /12 and /28 wide | 10.0.0.0/8
     `services.kube-api.service_cluster_ip_range` (line 8): the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap | 10.42.0.0/16 and 10.0.0.0/8
-      pods and services need ranges of their own; RKE's are `10.42.0.0/16` and `10.43.0.0/16`
+      pods and services need separate ranges; RKE's are `10.42.0.0/16` and `10.43.0.0/16`
     ");
     assert_snapshot!(bad(&api("service_cluster_ip_range: 10.96.0.0/12")), @"
     `services.kubelet.cluster_dns_server` (line 8): not set, and RKE's default `10.43.0.10` lies outside of `service_cluster_ip_range` | the range is 10.96.0.0/12: write e.g. 10.96.0.10
@@ -972,7 +972,7 @@ private_registries: [{password: hunter2}]
     ");
 }
 
-/// The good config with these nodes instead of its own.
+/// The good config with these nodes in place of its node.
 fn nodes(entries: &[&str]) -> String {
     let entries: Vec<String> = entries
         .iter()
@@ -998,7 +998,7 @@ fn many_nodes_with_any_roles_are_an_intent() {
 }
 
 #[test]
-fn many_nodes_need_each_role_and_addresses_of_their_own() {
+fn many_nodes_need_each_role_and_distinct_addresses() {
     assert_snapshot!(bad(&nodes(&["address: a, role: [worker]", "address: b, role: [worker]", "address: c"])), @"
     `nodes` (line 1): no node has the role `etcd`
       add `etcd` to the `role` of a node

@@ -1,4 +1,4 @@
-//! A key that the schema calls used has an effect: it changes the intent, or what is said about it.
+//! A key that the schema calls used has an effect: it changes the intent or the warnings.
 
 use std::collections::BTreeSet;
 
@@ -101,7 +101,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("kubernetes_version", "v1.34.3"),
     ("ssh_key_path", "other"),
     ("system_images", "{etcd: 'registry.example.com/etcd:2'}"),
-    // `Files` has none, and that is said.
+    // `Files` has no agent, and a warning reports that.
     ("ssh_agent_auth", "true"),
     ("bastion_host.ssh_agent_auth", "true"),
     ("bastion_host.address", "203.0.113.2"),
@@ -423,7 +423,7 @@ fn every_used_key_has_an_effect() {
     let changes = CHANGES
         .iter()
         .map(|(path, value)| ((*path).to_owned(), *value));
-    // One key for all that are compared: a key pair is made anew each time.
+    // One key for all documents that are compared: `pem` generates a new key pair at each call.
     let fixed = pem();
     let document_text = document
         .to_string()
@@ -434,7 +434,7 @@ fn every_used_key_has_an_effect() {
         let after = changed(&document, &path, value);
         let same = {
             let (mut before, after) = (before.intent.clone(), after.intent.clone());
-            // `Files` gives every path one key, made anew for each document.
+            // `Files` gives every path the same key, which is generated again for each document.
             for (before, after) in before.nodes.values_mut().zip(after.nodes.values()) {
                 let bastions = before.bastions.iter_mut().zip(&after.bastions);
                 let bastions = bastions.map(|(before, after)| (&mut before.login, &after.login));
@@ -533,7 +533,7 @@ fn the_default_that_is_written_is_the_default_that_is_not() {
                 Ok(resolved) => resolved.intent,
                 Err(problems) => panic!("{path}: {}", problems.render("cluster.yml", &text, false)),
             };
-            // Each document has a key of its own.
+            // Each document has a different key.
             for node in intent.nodes.values_mut() {
                 node.login.credential = crate::config::Credential::Key(String::new().into(), None);
             }
@@ -558,7 +558,7 @@ fn typed(keys: &[Key], around: &str, out: &mut Vec<(String, Kind)>) {
     }
 }
 
-/// Where it stands in a document in which it may have no effect, and nobody says that it is wrong.
+/// Also in a document where the key may have no effect, a value of the wrong type is reported.
 #[test]
 fn no_value_of_another_type_is_taken_in_silence() {
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! `kubernetes_version`: a release of the catalogue, in the spellings that people have in files. Where it is empty, RKE
-//! runs the release of the image that it is told (`system_images.kubernetes`), and so do we.
+//! `kubernetes_version`: a release of the catalogue, in the spellings found in existing files. If it is empty,
+//! rke-operator, like RKE, runs the release of the configured image (`system_images.kubernetes`).
 
 use super::{Found, images, values};
 use crate::{

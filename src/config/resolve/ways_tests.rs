@@ -73,7 +73,7 @@ fn an_agent_logs_in_to_every_node_and_the_bastion() {
 
 /// As RKE: `SSH_AUTH_SOCK` is empty, so the keys count.
 #[test]
-fn without_an_agent_keys_are_used_and_that_is_told_once() {
+fn without_an_agent_keys_are_used_and_one_warning_says_so() {
     let yaml = format!("{GOOD}ssh_agent_auth: yes\nbastion_host: {{address: 203.0.113.1}}\n");
     let resolved = good(&yaml);
     let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();

@@ -10,7 +10,7 @@ pub(in crate::config) struct Key {
     pub(in crate::config) kind: Kind,
     /// What RKE takes when the key is not set; empty when that is nothing.
     pub(in crate::config) default: &'static str,
-    /// Every value there is, of its own or of its items; empty where it is not one of a few words.
+    /// Every permitted value of the key or of its items; empty if the value is not one of a fixed set.
     pub(in crate::config) words: &'static [&'static str],
     /// Other ways to write the default.
     pub(in crate::config) also: &'static [&'static str],

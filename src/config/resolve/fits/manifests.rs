@@ -36,7 +36,7 @@ impl Serving {
         self.runs
     }
 
-    /// `None`: it is served, or nobody knows.
+    /// `None`: it is served, or that is not known.
     pub(crate) fn refuses(&self, api_version: &str, kind: &str) -> Option<NotServed> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         if !accepts::is_own_group(group) || kind.ends_with("List") {

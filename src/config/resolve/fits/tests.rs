@@ -341,7 +341,7 @@ fn manifests_of_what_is_not_served() {
 
 /// Every flag, gate and plugin of the lists is taken in each release that has it, and in no other.
 #[test]
-fn the_lists_are_what_is_judged_by() {
+fn the_lists_decide_what_fits() {
     const RELEASES: [(&str, u16); 4] = [
         ("v1.28.15", 28),
         ("v1.31.2", 31),
