@@ -57,8 +57,8 @@ pub enum ClaimOutcome {
 }
 
 impl Host {
-    /// Every container, by name. Those that bear a cluster id are inspected; of the others the
-    /// exit code is not known and given as 0.
+    /// Every container, by name. Those with a cluster id are inspected; the exit code of the others is unknown and
+    /// given as 0.
     pub async fn containers(&self) -> Result<BTreeMap<String, ContainerFact>, HostError> {
         let listed = self.listed().await?;
         self.inspected_all(listed).await
@@ -82,7 +82,7 @@ impl Host {
         Ok(list.into_iter().filter_map(listed).collect())
     }
 
-    /// The same with what only an inspection tells of those that bear a cluster id, side by side.
+    /// The same, with what only an inspection shows for those with a cluster id. Inspects them concurrently.
     pub async fn inspected_all(
         &self,
         listed: BTreeMap<String, ContainerFact>,
@@ -90,7 +90,7 @@ impl Host {
         let inspected = listed.into_iter().map(|(name, mut fact)| async move {
             let ours = fact.labels.contains_key(label::CLUSTER_ID);
             if ours && name != CLAIM {
-                // By id: in the meantime another container may bear the name.
+                // By id: another container may have the name by now.
                 match self.inspected(&fact.id).await? {
                     Some(details) => learn(&mut fact, &details),
                     None => return Ok(None),
@@ -190,9 +190,9 @@ impl Host {
         }
     }
 
-    /// Creates and starts a component. One that is there and bears exactly this definition is
-    /// success: a run that was killed may have left its request with Docker, which carried it
-    /// out after the next run had looked.
+    /// Creates and starts a component. A container that already exists with exactly this definition is success: an
+    /// earlier run may have been killed after it sent its request, and Docker may have executed that request after this
+    /// run's survey.
     pub async fn run_container(
         &self,
         name: &str,
@@ -422,8 +422,8 @@ pub(super) fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact
     Some((printable(name.trim_start_matches('/')).into_owned(), fact))
 }
 
-/// Labels as they may be shown: whoever runs a container chooses them. Those with JSON are read and not shown, and
-/// escape what has to be themselves.
+/// Labels in a form that may be shown: any owner of a container chooses its labels. Those with JSON stay as they are,
+/// because they are parsed and not shown, and JSON escapes control characters itself.
 fn shown(labels: HashMap<String, String>) -> BTreeMap<String, String> {
     let labels = labels.into_iter().map(|(key, value)| {
         let value = if value.starts_with('{') {

@@ -1,9 +1,8 @@
-//! A [`ContainerSpec`] in Docker's words, and back from what inspect says. Pure.
+//! Converts a [`ContainerSpec`] to Docker's request, and the output of inspect back to a specification. Pure.
 //!
-//! The way back must give the same specification, or every survey would see drift. Docker adds
-//! things of its own: the image's environment, `label=disable` for privileged containers, the
-//! daemon's log settings. Those are told from what we asked for by the specification in the
-//! container's own label.
+//! The way back must give the same specification, or every survey would see drift. Docker adds the image's
+//! environment, `label=disable` for privileged containers and the daemon's log settings. The specification in the
+//! container's label distinguishes these from what rke-operator requested.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +16,7 @@ use crate::model::{Bind, ClusterId, ContainerSpec, EnvVar, LogLimit, label};
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;
 
-/// A confined process could not read the node's files. Docker adds this by itself for
+/// A confined process could not read the node's files. Docker adds this automatically for
 /// privileged containers and those that share process ids.
 const LABEL_DISABLE: &str = "label=disable";
 
@@ -39,7 +38,7 @@ impl<'a> Stamp<'a> {
     }
 }
 
-/// The labels that everything of ours bears.
+/// The labels of every component and every helper container.
 pub(super) fn labels(cluster_id: &ClusterId, cluster_name: &str) -> HashMap<String, String> {
     HashMap::from([
         (label::CLUSTER_ID.to_owned(), cluster_id.0.clone()),
@@ -135,7 +134,7 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
     if host.network_mode.as_deref() != Some("host") || !always {
         return None;
     }
-    // Where we named nobody the image may.
+    // If the specification names no user, the user that inspect shows is the image's.
     let named = label.as_ref().is_none_or(|spec| !spec.user.is_root());
     let user = config.user.as_deref().filter(|_| named);
     let user = user.and_then(|user| user.parse().ok()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Files on the node, as root, without a process: archives into and out of the claim.
 //!
 //! The claim is created and never started. It binds the node's folders at neutral paths below
-//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call.
+//! [`ROOT`], where Docker itself puts nothing; dockerd mounts the binds for an archive call.
 //! Bound are folders that every node has: dockerd would make a missing one.
 
 use std::{
@@ -32,7 +32,7 @@ use crate::{
 /// Where the claim sees the node.
 const ROOT: &str = "/host";
 
-/// No file of ours is larger, and all of them together are not: what is larger is another owner's.
+/// No file of rke-operator is larger than `FILE`, nor all together than `FILES`: larger ones are another owner's.
 const FILE: usize = 1 << 20;
 const FILES: usize = 8 << 20;
 /// What a helper leaves behind.

@@ -1,12 +1,12 @@
 //! A byte stream over an SSH channel that always ends.
 //!
-//! Three things are wrong with a bare channel: a channel that nobody reads stops every other
+//! Three things are wrong with a bare channel: a channel that no task reads stops every other
 //! channel of its connection (and the keepalive); a writer that waits for the window is never
 //! woken when the connection dies; and a cut connection looks like a clean end of file. Here a
 //! task drains each channel into a bounded queue, and every wait also watches the connection.
 //!
-//! A run has a few of these open to every node at the same time, so one that waits has no buffer of its
-//! own: what arrives is passed on as it is.
+//! A run has a few of these open to every node at the same time, so a waiting stream allocates no buffer: what arrives
+//! is passed on as it is.
 
 #![expect(
     clippy::disallowed_methods,
@@ -90,7 +90,7 @@ impl Link {
     }
 }
 
-/// How long a connection that nobody uses any more may take to say goodbye.
+/// How long an unused connection may take to close.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// What uses a connection: its session and its streams. With the last of them the connection ends, whatever its
@@ -112,8 +112,8 @@ impl Drop for InUse {
     }
 }
 
-/// Cuts a connection on which nothing has come for so long, once its session has begun: russh asks all the while, and
-/// counts alike before that, when sshd answers nothing because it waits for somebody else.
+/// Cuts a connection on which nothing has arrived for `silence`, once its session has begun. russh's own keepalive also
+/// counts before that, during a login, when sshd may not answer because it waits for another service.
 pub(super) fn watch(link: Link, heard: Arc<Heard>, begun: Arc<AtomicBool>, silence: Duration) {
     tokio::spawn(async move {
         loop {
@@ -195,7 +195,7 @@ pub(super) struct Guarded {
 /// A channel as a sink of bytes.
 type Writer = Pin<Box<dyn AsyncWrite + Send + Sync>>;
 
-/// A channel that is closed when nobody uses it any more.
+/// A channel that is closed when it is dropped.
 struct Open(Option<ChannelWriteHalf<Msg>>);
 
 impl Drop for Open {

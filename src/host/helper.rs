@@ -63,7 +63,7 @@ pub struct HelperOutput {
 impl Host {
     /// Runs a helper to its end and removes its container. A status other than 0 is not an error. A
     /// container that an interrupted run of the same cluster left is removed first; one of
-    /// somebody else is [`HostError::NameTaken`].
+    /// another owner is [`HostError::NameTaken`].
     pub async fn run_helper(
         &self,
         helper: &HelperContainer,

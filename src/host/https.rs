@@ -1,5 +1,5 @@
-//! HTTPS to a server on a node, over streams that somebody opens: for what runs there and asks
-//! for a client certificate. Knows no server in particular.
+//! HTTPS to a server on a node that requires a client certificate, over streams that the caller opens. Not specific to
+//! any server.
 
 use std::{
     fmt, io,
@@ -32,9 +32,9 @@ pub type OpenStream =
 /// How long opening a stream and shaking hands may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A connection on which somebody waits, and nothing comes for so long, is asked whether it still lives.
+/// An HTTP/2 connection with a pending request that receives nothing for this long is sent a ping.
 const ASKED: Duration = Duration::from_secs(15);
-/// One that does not answer that is given up.
+/// A connection that does not answer the ping within this time is closed.
 const ANSWERS: Duration = Duration::from_secs(15);
 
 /// A part of a [`ClientIdentity`] that cannot be used. Does not show it.
@@ -93,7 +93,7 @@ pub(crate) fn builder()
         .map_err(|error| BadIdentity::of("TLS")(&error))
 }
 
-/// TLS over a stream that is open already. The server must bear `name`.
+/// TLS over a stream that is open already. The server's certificate must be valid for `name`.
 pub async fn handshake(
     tls: &TlsConnector,
     name: &str,

@@ -27,7 +27,7 @@ use crate::{
     model::{ClusterId, FILES_IMAGE, HELPER, RegistryLogin, printable, registry_host},
 };
 
-/// With more names of images than this nobody would keep them.
+/// More image names than this on one node are an error: all of them are kept in memory.
 const IMAGES: usize = 50_000;
 
 /// Larger images are not exported through memory.

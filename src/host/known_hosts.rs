@@ -294,11 +294,11 @@ impl KnownHosts {
 
     /// What the records say about a plain key.
     fn look_up(&self, endpoint: &Endpoint, key: &Key) -> OnRecord {
-        let found = verdict(&self.entries(endpoint, &self.name_of(endpoint)), key);
+        let found = match_key(&self.entries(endpoint, &self.name_of(endpoint)), key);
         if !matches!(found, OnRecord::Trusted | OnRecord::Changed(_))
             && let Some(bare) = self.bare_name_of(endpoint)
         {
-            let bare = verdict(&self.entries(endpoint, &bare), key);
+            let bare = match_key(&self.entries(endpoint, &bare), key);
             if matches!(bare, OnRecord::Trusted) {
                 return bare;
             }
@@ -555,7 +555,7 @@ enum Vouched {
     Unknown,
 }
 
-fn verdict(entries: &[Found], key: &Key) -> OnRecord {
+fn match_key(entries: &[Found], key: &Key) -> OnRecord {
     let with = |marker: Marker| {
         entries
             .iter()

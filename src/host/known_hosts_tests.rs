@@ -176,17 +176,17 @@ async fn verdicts() {
             changed("known_hosts line 13, marked as revoked"),
         ),
         ("hashed", 2222, ED, Trusted),
-        ("nobody", 22, ED, UNKNOWN),
+        ("unlisted", 22, ED, UNKNOWN),
     ] {
-        let verdict = verify(address, port, key, Policy::Strict).await;
-        assert_eq!(verdict, expected, "{address}:{port}");
+        let result = verify(address, port, key, Policy::Strict).await;
+        assert_eq!(result, expected, "{address}:{port}");
     }
 }
 
 #[tokio::test]
 async fn accepting_new_keys_never_accepts_changed_ones() {
     for (address, key, expected) in [
-        ("nobody", ED, TAKEN),
+        ("unlisted", ED, TAKEN),
         ("plain", EC, changed("known_hosts line 1")),
         (
             "gone",
@@ -448,7 +448,7 @@ async fn a_person_is_asked_once() {
         async { true }.boxed()
     }));
     let known = KnownHosts::from_text("known_hosts", "", policy);
-    let endpoint = at("nobody", 22);
+    let endpoint = at("unlisted", 22);
     let key = ED.into();
     let both = tokio::join!(
         known.verify(&endpoint, &key, &[]),
@@ -463,10 +463,10 @@ async fn a_person_is_asked_once() {
     let shown = fingerprint(ED).unwrap();
     assert_eq!(
         *asked.lock().unwrap(),
-        [("nobody".to_owned(), "ssh-ed25519".to_owned(), shown)]
+        [("unlisted".to_owned(), "ssh-ed25519".to_owned(), shown)]
     );
     let no = Policy::Ask(Box::new(|_, _, _| async { false }.boxed()));
-    assert_eq!(verify("nobody", 22, ED, no).await, UNKNOWN);
+    assert_eq!(verify("unlisted", 22, ED, no).await, UNKNOWN);
 }
 
 #[tokio::test]
@@ -493,7 +493,7 @@ async fn keys_that_are_taken_are_recorded() {
     );
     assert_eq!(known.known_algorithms(&port), ["ssh-ed25519"]);
 
-    // A last line without an end stays a line of its own.
+    // A last line without a line break stays a separate line.
     fs::write(&file, format!("first {ED2}")).unwrap();
     let known = load(Policy::AcceptNew);
     assert_eq!(
@@ -548,7 +548,7 @@ fn algorithms_on_record() {
         ("many", 22, &["ssh-ed25519", "ecdsa-sha2-nistp256"][..]),
         ("plain", 2222, &["ssh-ed25519"]),
         ("n.ca.example", 22, &[]),
-        ("nobody", 22, &[]),
+        ("unlisted", 22, &[]),
     ] {
         assert_eq!(known.known_algorithms(&at(address, port)), expected);
     }

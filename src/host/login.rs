@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_private_key_is_said_to_be_none() {
+    fn what_is_no_private_key_is_refused_with_the_reason() {
         let key = |text: &str| private_key(&text.to_owned().into());
         assert!(matches!(
             key("ssh-ed25519 AAAA me"),

@@ -229,7 +229,7 @@ impl Host {
         }
     }
 
-    /// Docker's view of itself. Whether it bounds logs in files is told by its own files alone.
+    /// What Docker reports about itself. Whether it bounds `json-file` logs is only in its configuration files.
     pub async fn docker_facts(&self) -> Result<DockerFacts, HostError> {
         let info = self.docker.info().await;
         let info = self.done("read Docker's settings", info).await?;

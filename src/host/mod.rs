@@ -114,9 +114,8 @@ impl From<&str> for ShownKey {
 
 /// Decides about host keys: `known_hosts`, and what happens with a key that is not there.
 pub trait HostKeys: Send + Sync {
-    /// Judges the key that an endpoint shows. May ask a person. `verified`: the keys
-    /// by which this host was verified before. They count where it is not on record; then any other key is a changed
-    /// one.
+    /// Checks the key that an endpoint shows. May ask the user. `verified`: the keys by which this host was verified
+    /// before. They count if the host is not on record; any other key is then a changed one.
     fn verify<'a>(
         &'a self,
         endpoint: &'a Endpoint,

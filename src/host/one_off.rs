@@ -1,6 +1,6 @@
-//! Files out of an image, and a program of an image that runs once on files of ours: through a
-//! container that sees nothing of the node and has no network. What goes in and out goes through
-//! Docker's archive API, so nothing of it is in an argument, a variable or a log.
+//! Copies files out of an image, and runs a program of an image once on given files, in a container that has neither
+//! the node's files nor a network. Input and output pass through Docker's archive API, so neither is in an argument, a
+//! variable or a log.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,8 +22,8 @@ const FOLDER: &str = "/rke-operator";
 pub struct OneOff<'a> {
     /// Reference; it must be there.
     pub image: &'a str,
-    /// For the image's `/bin/sh -c`, in a folder of its own, where `in` has the files; what it writes
-    /// into `out` is its answer.
+    /// For the image's `/bin/sh -c`, in a dedicated folder: `in` has the files, and what the script writes into `out`
+    /// is the output.
     pub script: &'a str,
     /// The script's arguments (`$1` …): no secrets.
     pub arguments: &'a [&'a str],

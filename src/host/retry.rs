@@ -10,7 +10,7 @@ const SHORT: [u64; 3] = [300, 1_000, 2_500];
 /// With a word that says that it passes: 50 s. sshd shuts out for 15 s at least.
 const LONG: [u64; 5] = [2_000, 5_000, 10_000, 15_000, 18_000];
 
-/// The pause before the next try, after `failed` tries that failed before this one; `None`: it is told.
+/// The pause before the next try, after `failed` tries that failed before this one; `None`: the error is reported.
 pub(super) fn pause(error: &HostError, heard: &Heard, failed: usize) -> Option<Duration> {
     let early = matches!(error, HostError::Handshake { .. } | HostError::Lost { .. });
     if !early || !heard.hung_up() {

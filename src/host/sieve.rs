@@ -1,5 +1,5 @@
-//! A tar stream as it arrives, without what is too large to be ours. Somebody's backup below `/etc/kubernetes` of five
-//! nodes would fill the memory of whoever looks at all of them. Pure.
+//! A tar stream as it arrives, without files that are too large to be rke-operator's. A user's backup below
+//! `/etc/kubernetes` of five nodes would fill the memory of a process that reads all of them. Pure.
 
 use std::sync::{
     Arc,

@@ -90,7 +90,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Dials, checks the host key and logs in. What passes by itself is tried again, within a bound.
+    /// Dials, checks the host key and logs in. Retries transient failures, within a bound.
     pub(super) async fn connect(
         at: Place,
         login: &Login,
@@ -569,13 +569,13 @@ async fn verify(
         key: text,
         certificate,
     };
-    let verdict = keys
+    let result = keys
         .keys
         .verify(&at.endpoint, &shown, keys.verified)
         .await
         .map_err(|source| HostError::HostKeys { at: here(), source })?;
     let text = shown.key;
-    match verdict {
+    match result {
         HostKeyVerdict::Trusted | HostKeyVerdict::Unknown { accepted: true } => Ok(text),
         HostKeyVerdict::Unknown { accepted: false } => Err(HostError::HostKeyUnknown {
             at: here(),
@@ -614,8 +614,8 @@ fn config(known: &[String], certified: bool) -> client::Config {
     }
 }
 
-// As OpenSSH's client offers them by default, as far as russh has them: a server that is told to take the curves of NIST
-// alone, or 128 bits alone (FIPS), takes ours as it takes ssh's.
+// The defaults of OpenSSH's client, as far as russh has them: a server that is restricted to NIST curves or to 128-bit
+// ciphers (FIPS) then accepts rke-operator as it accepts `ssh`.
 const KEY_EXCHANGES: &[kex::Name] = &[
     kex::MLKEM768X25519_SHA256,
     kex::CURVE25519,
@@ -647,8 +647,8 @@ const MACS: &[mac::Name] = &[
     mac::HMAC_SHA1,
 ];
 
-/// Those on record first: a server shows the first of ours that it has, and another type than
-/// the one on record would look like an unknown key.
+/// Algorithms on record first: a server shows its key for the first of these algorithms that it has, and another type
+/// than the one on record would look like an unknown key.
 fn host_key_order(known: &[String]) -> Vec<Algorithm> {
     let mut order = vec![
         Algorithm::Ed25519,

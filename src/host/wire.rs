@@ -157,8 +157,8 @@ impl Owned {
         dead.then(|| self.link.error())
     }
 
-    /// What a server said that hung up before it was asked anything: why, as a rule.
-    fn last_words(&mut self, cx: &mut Context<'_>) {
+    /// Reads what a server sent before it hung up during the handshake: as a rule, the reason.
+    fn read_remainder(&mut self, cx: &mut Context<'_>) {
         self.heard.hung_up.store(true, Ordering::Relaxed);
         let mut bytes = [0; WORDS];
         for _ in 0..16 {
@@ -205,7 +205,7 @@ impl AsyncWrite for Owned {
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if matches!(written, Poll::Ready(Err(_))) {
-            self.last_words(cx);
+            self.read_remainder(cx);
         }
         written
     }

@@ -1,5 +1,5 @@
-//! Words of OpenSSH and of systemd for what passes by itself. Pure. They have no codes for it; these are constants of
-//! theirs, and only lengthen a wait or choose a hint: what is not in this list is told to the person at once.
+//! Messages of OpenSSH and systemd about transient failures. Pure. Neither has codes for them; the strings are
+//! constants in their sources. A match only lengthens a wait or chooses a hint: any other message is reported at once.
 
 /// Said by servers that take the same login a little later.
 const PASSES: [&str; 4] = [
