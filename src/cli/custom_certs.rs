@@ -33,7 +33,10 @@ pub(super) fn read(args: &Certs, config: &Path) -> Result<Option<GivenFiles>, Cl
     if !args.custom_certs {
         return Ok(None);
     }
-    let folder = args.cert_dir.clone().unwrap_or_else(|| beside(config));
+    let folder = args
+        .cert_dir
+        .clone()
+        .unwrap_or_else(|| default_folder(config));
     Ok(Some(folder_of(&folder)?))
 }
 
@@ -61,7 +64,10 @@ fn folder_of(folder: &Path) -> Result<GivenFiles, CliError> {
 pub(super) async fn generate(args: &GenerateCsr, session: &Session) -> Result<u8, CliError> {
     let config = &args.config.config;
     let intent = intent::load(config, session).await?;
-    let folder = args.cert_dir.clone().unwrap_or_else(|| beside(config));
+    let folder = args
+        .cert_dir
+        .clone()
+        .unwrap_or_else(|| default_folder(config));
     let failed = |path: &Path| {
         let what = format!("`{}`", path.display());
         move |source: io::Error| Failure::Write { what, source }
@@ -96,7 +102,7 @@ pub(super) async fn generate(args: &GenerateCsr, session: &Session) -> Result<u8
 }
 
 /// As in RKE: `cluster_certs` for `cluster.yml`.
-pub(super) fn beside(config: &Path) -> PathBuf {
+pub(super) fn default_folder(config: &Path) -> PathBuf {
     let stem = config.file_stem().unwrap_or_default().to_string_lossy();
     config.with_file_name(format!("{stem}_certs"))
 }
@@ -106,8 +112,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_beside_the_config_as_in_rke() {
-        let of = |config: &str| beside(Path::new(config)).display().to_string();
+    fn the_folder_is_next_to_the_config_as_in_rke() {
+        let of = |config: &str| default_folder(Path::new(config)).display().to_string();
         assert_eq!(of("cluster.yml"), "cluster_certs");
         assert_eq!(of("/etc/a/prod.yaml"), "/etc/a/prod_certs");
     }

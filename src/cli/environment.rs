@@ -1,4 +1,4 @@
-//! The world of the command line: TCP, `known_hosts`, and files beside the config.
+//! The environment of the command line: TCP, `known_hosts`, and files next to the config.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! `kubeconfig`: the administrator's kubeconfig, made anew from the state. No node is contacted.
+//! `kubeconfig`: the administrator's kubeconfig, generated again from the state. No node is contacted.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) async fn kubeconfig(args: &Kubeconfig, session: &Session) -> Result<u
     let environment = environment::open(&args.config.config, opening(false), session)?;
     let saved = state(&args.config.config, &environment).await?;
     let store = &environment.kubeconfig;
-    // Where it led is kept; one that cannot be read is made anew all the same.
+    // The server that the kubeconfig names is kept; an unreadable kubeconfig is replaced all the same.
     let before = store.load().await.ok().flatten();
     let now = environment.clock.now();
     let seed = Seed::new((environment.entropy)());

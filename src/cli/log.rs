@@ -35,7 +35,7 @@ pub fn start(cli: &Cli, screen: &Arc<Screen>, run_log: Option<&Arc<RunLog>>) {
         (Command::Run(_), false, false) => "info",
         (_, false, false) => "warn",
     };
-    // What fails below us comes back to us, and is said once, as our error.
+    // A library returns its failures as well, and rke-operator reports each once, as its own error.
     let others = match (&cli.command, cli.global.debug) {
         (_, true) => "info",
         (Command::Run(_), false) => "warn",

@@ -1,4 +1,4 @@
-//! The manifests that `addons_include` names: files beside the config, and URLs.
+//! The manifests that `addons_include` names: files next to the config, and URLs.
 use std::{borrow::Cow, io, path::Path, time::Duration};
 
 use http::{Request, Uri, header};
@@ -62,7 +62,7 @@ fn small(text: String, place: &str) -> Result<String, Refusal> {
     Ok(text)
 }
 
-/// On a thread of its own: whoever reads a config does not care for how long.
+/// On a dedicated thread: the caller is synchronous, may run inside a runtime, and waits for the answer.
 fn download(place: &str) -> Result<String, Refusal> {
     let fetched = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

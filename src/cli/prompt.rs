@@ -1,5 +1,5 @@
-//! Questions to a person: may this host key be trusted, may this be disturbed, may this be
-//! removed. Without a terminal nobody is asked and the answer is not "yes".
+//! Questions to the user: whether to trust a host key, to disturb what a plan disturbs, to remove a cluster. Without a
+//! terminal no question is asked, and the answer is never "yes".
 
 use std::{io::IsTerminal, sync::Arc};
 
@@ -76,7 +76,7 @@ impl Prompt {
         Self::new(person, screen, stop)
     }
 
-    /// Somebody, or nobody.
+    /// `person`: answers the questions; `None` if no question can be asked.
     pub fn new(person: Option<Arc<dyn Answerer>>, screen: Arc<Screen>, stop: Stop) -> Self {
         Self {
             person,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_consents_to_nothing() {
+    async fn without_a_person_there_is_no_consent() {
         let (_stopper, stop) = Stopper::new();
         let prompt = Prompt::new(None, Arc::new(Screen::stderr(true, true)), stop);
         let consent = AskConsent {

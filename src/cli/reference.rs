@@ -135,7 +135,7 @@ fn command_line() -> String {
     page
 }
 
-/// A section for each command; one that has commands of its own is its commands.
+/// A section for each command; a command with subcommands has their sections instead.
 fn commands(page: &mut String, parent: &clap::Command, path: &str) {
     let shown = parent.get_subcommands();
     let shown = shown.filter(|command| !command.is_hide_set() && command.get_name() != "help");

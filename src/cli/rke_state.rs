@@ -1,5 +1,5 @@
-//! A cluster of RKE v1 is recognised by its state beside the config, before any node is asked: its
-//! nodes may be down, and its kubeconfig has the name that ours would have.
+//! A cluster of RKE v1 is recognised by its state next to the config, before any node is contacted: its nodes may be
+//! down, and its kubeconfig has the name that rke-operator's would have.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{environment::Environment, state::Loaded};
 
-/// An error where RKE's state is beside the config and none of ours: nothing was written.
+/// An error if RKE's state is next to the config and rke-operator has no state there: nothing was written.
 pub(super) async fn refuse(config: &Path, environment: &Environment) -> Result<(), CliError> {
     let file = config.with_extension("rkestate");
     // What cannot be looked at is not taken for absent.

@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// RKE's name for the kubeconfig of a config: `kube_config_<file name>` beside it.
+/// RKE's name for the kubeconfig of a config: `kube_config_<file name>` next to it.
 pub fn kubeconfig_of(config: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from("kube_config_");
     name.push(config.file_name().unwrap_or_default());

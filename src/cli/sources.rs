@@ -146,14 +146,14 @@ impl FileSources {
         }
     }
 
-    /// The file of a key or of its certificate: beside the config, else, as it was, from the current directory.
+    /// The file of a key or of its certificate: relative to the config, or else to the current directory.
     fn key_file(&self, path: &str) -> Result<PathBuf, Refusal> {
         let plain = self.expand(path)?;
-        let beside = self.folder.join(&plain);
-        Ok(if !beside.exists() && plain.exists() {
+        let adjacent = self.folder.join(&plain);
+        Ok(if !adjacent.exists() && plain.exists() {
             plain
         } else {
-            beside
+            adjacent
         })
     }
 
@@ -174,7 +174,7 @@ impl FileSources {
     }
 }
 
-/// What is said for the errors that people meet, and the cure.
+/// The message and the cure for each common error.
 const REFUSALS: [(io::ErrorKind, &str, Option<&str>); 4] = [
     (
         io::ErrorKind::NotFound,
@@ -288,7 +288,7 @@ impl Sources for FileSources {
         if let Some(socket) = &self.agent {
             return Ok(DefaultKey::Agent(socket.clone()));
         }
-        // What is there is told, whatever is wrong with it.
+        // Without an agent, the first key file that exists is the result, usable or not, so that its problem is reported.
         first.unwrap_or_else(|| {
             Err(Refusal {
                 message: format!(
@@ -432,7 +432,7 @@ mod tests {
         std::fs::write(ssh.join("id_rsa"), "default").expect("a file");
         assert_eq!(key(&sources).source, "~/.ssh/id_rsa");
 
-        // Without an agent the one with a passphrase is told about.
+        // Without an agent, the key with a passphrase is the result.
         std::fs::remove_file(ssh.join("id_ed25519")).expect("removed");
         std::fs::write(ssh.join("id_rsa"), ENCRYPTED).expect("a file");
         sources.agent = None;

@@ -1,4 +1,4 @@
-//! `version`: ours, and the cluster's if its kubeconfig is beside the config, as in RKE.
+//! `version`: rke-operator's version, and the cluster's if its kubeconfig is next to the config, as in RKE.
 
 use std::{path::Path, time::Duration};
 

@@ -68,7 +68,7 @@ fn a_line_for_the_end_of_a_step() {
 }
 
 #[test]
-fn a_wait_is_said_after_ten_seconds_and_then_now_and_then() {
+fn a_wait_is_reported_after_ten_seconds_and_then_now_and_then() {
     let mut lines = in_stage("start");
     started(&mut lines, id(0, 0), "wait for kube-apiserver", at(0));
     let event = Event::StepProgress {
@@ -187,7 +187,7 @@ fn a_long_run_ends_with_its_slowest_steps() {
 }
 
 #[test]
-fn the_first_failure_is_left_to_the_error_and_siblings_are_told_in_full() {
+fn the_first_failure_is_left_to_the_error_and_siblings_are_reported_in_full() {
     let mut lines = in_stage("start");
     let failed = || StepOutcome::Failed {
         message: "container `etcd` exits with 1".into(),
