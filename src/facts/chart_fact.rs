@@ -93,16 +93,16 @@ mod tests {
         };
         let record = ChartRecord {
             digest: None,
-            objects: ["same", "gone", "anew", "taken"].map(applied).to_vec(),
+            objects: ["same", "gone", "recreated", "taken"].map(applied).to_vec(),
         };
         let live = [
             live("same", "1", "f"),
-            live("anew", "2", "f"),
+            live("recreated", "2", "f"),
             live("taken", "1", ""),
             live("others", "1", "f"),
         ];
         let fact = ChartFact::new("0".to_owned(), record, &live.into(), [].into());
-        assert_eq!(fact.gone, ["gone", "anew"].map(object).into());
+        assert_eq!(fact.gone, ["gone", "recreated"].map(object).into());
         assert_eq!(fact.changed, ["taken"].map(object).into());
     }
 }

@@ -21,7 +21,7 @@ pub struct ClusterFacts {
     pub uid: Option<String>,
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, NodeFact>,
-    /// Objects that bear [`crate::model::label::ADDON`], as they are.
+    /// Objects labelled with [`crate::model::label::ADDON`], as they are.
     pub objects: BTreeMap<ObjectRef, serde_json::Value>,
     /// The charts that were applied, by add-on.
     pub charts: BTreeMap<String, ChartFact>,

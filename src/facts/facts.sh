@@ -171,7 +171,7 @@ each path has_files "$@"
 echo @@empty; printf '%s' "$empty"
 echo @@unreadable; printf '%s' "$unreadable"
 
-# What a claim of ours leaves where everybody may look.
+# The file with the cluster's id that a claim writes where every user may read it.
 echo @@cluster-id
 show() { cat "$1" 2>/dev/null; }
 each cluster-id show "$@"
@@ -251,8 +251,8 @@ each module is_there "$@"
 [ -e /proc/sys/net/netfilter/nf_conntrack_max ] && echo nf_conntrack
 grep -qw overlay /proc/filesystems && echo overlay
 
-# Modules that are loaded when somebody needs them: which of them the kernel does not have now, and of
-# which of these it has no file.
+# Modules that the kernel loads on demand: which of them are not loaded now, and which of those have
+# no file.
 release=$(uname -r)
 files=/lib/modules/$release/modules.dep
 echo @@absent-modules

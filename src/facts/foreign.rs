@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{Actual, ContainerFact, ContainerState, HostFacts};
 use crate::model::{ClusterId, Component, NodeName, RKE_ONLY, Role, label, path};
 
-/// RKE v1's label on every container of its own.
+/// RKE v1's label on every container that it creates.
 const RKE_LABEL: &str = "io.rancher.rke.container.name";
 
 impl HostFacts {

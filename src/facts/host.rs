@@ -54,8 +54,8 @@ impl ClockFact {
 }
 
 impl HostFacts {
-    /// What the node's claim remembers of the time before us. The record beside it is as old as the
-    /// first claim of this cluster; the label may be of a claim that was made again.
+    /// The node's settings from before rke-operator's first change, as its claim recorded them. The record file is as old
+    /// as the first claim of this cluster; the label may be of a claim that was re-created.
     pub fn before(&self) -> Option<Baseline> {
         let claim = self.claim()?;
         let id = claim.labels.get(crate::model::label::CLUSTER_ID);
@@ -87,7 +87,7 @@ impl HostFacts {
         folders.any(|folder| there.contains(folder) && !empty.contains(folder))
     }
 
-    /// The container of a component, whoever made it.
+    /// The container of a component, whichever owner created it.
     pub fn container(&self, component: Component) -> Option<&ContainerFact> {
         self.containers.get(component.container())
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{ClusterId, Firewall, NodeName, PeerPort, Secret, path};
 
 /// The system below Docker, read by one unprivileged SSH command.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemFacts {
     /// Host name.
@@ -75,8 +75,8 @@ pub struct SystemFacts {
     pub clock: Option<i64>,
     /// The node's own addresses.
     pub addresses: BTreeSet<String>,
-    /// The one that its default route starts from: kubelet announces it unless it is told another.
-    /// Always an address, and whatever the node says.
+    /// The one that its default route starts from: kubelet announces it unless a flag names another.
+    /// Always an IP address, whatever the node says.
     pub route_address: Option<String>,
     /// Its interfaces that have an address, by name.
     #[serde(default)]
@@ -265,7 +265,7 @@ pub enum Barrier {
 }
 
 /// containerd on the node.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerdFacts {
     /// `/run/containerd/containerd.sock` is there.

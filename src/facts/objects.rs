@@ -118,7 +118,7 @@ fn compare_lists(live: &[Value], would: &[Value], path: &Path<'_>, found: &mut F
     }
 }
 
-/// The items by their names, when each has one of its own.
+/// The items by name, if every item has one and no two share it.
 fn by_name(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
     let named = items
         .iter()

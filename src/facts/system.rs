@@ -294,7 +294,7 @@ fn unbooted(sections: &BTreeMap<&str, String>) -> BTreeSet<String> {
             .filter_map(|line| line.split_once('='))
             .collect();
         let text = |key: &str| unit.get(key).copied().unwrap_or_default();
-        // Not told by an older systemd, or there is no such unit: not known.
+        // An older systemd does not report it, or there is no such unit: unknown.
         let known = text("LoadState") == "loaded" && !text("UnitFileState").is_empty();
         let by: BTreeSet<&str> = [text("WantedBy"), text("RequiredBy")]
             .into_iter()
@@ -822,7 +822,7 @@ mod tests {
     }
 
     #[test]
-    fn data_and_state_are_where_containerd_is_told() {
+    fn data_and_state_are_where_containerd_is_configured() {
         let mut facts = ContainerdFacts::default();
         let usual = (
             "/var/lib/containerd".to_owned(),
