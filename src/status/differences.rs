@@ -269,7 +269,7 @@ fn planned(step: &Step) -> PlannedStep {
     }
 }
 
-/// All but which certificate ends first: that has a place of its own.
+/// All notes but the one about the certificate that expires first, which the status shows separately.
 fn notes(plan: &Plan, seen: &Seen<'_>) -> Vec<Remark> {
     let earliest = seen
         .desired

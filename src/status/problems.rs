@@ -1,4 +1,4 @@
-//! What is not well with a cluster, whatever its config says. Pure.
+//! Why a cluster is unhealthy or degraded, whatever its config says. Pure.
 
 use schemars::JsonSchema;
 use serde::Serialize;
