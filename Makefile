@@ -117,7 +117,7 @@ site: ## The documents as a site in target/site; needs mdbook
 clean: ## Removes what was built here; the lab's cache of images stays
 	cargo clean
 
-guards: ## Takes each guard away and sees a test fail: make guards ONLY=plan
+guards: ## Removes each guard and expects a test to fail: make guards ONLY=plan
 	@ONLY="$(ONLY)" tests/guards.sh
 
 mutants: ## Changes the code in one place at a time and runs the tests: make mutants MUTANTS=40 SEED=1
@@ -132,7 +132,7 @@ fuzz: ## Gives mutated documents to everything between the text and the plan: ma
 soak: ## Repeats the fault tests: make soak N=50 SEED=7
 	@SOAK_ROUNDS='$(N)' SOAK_SEED='$(SEED)' tests/soak.sh
 
-soak-ha: ## Everything that is done to a cluster while everything goes wrong; goes on where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
+soak-ha: ## Injects faults during changes to a cluster; resumes where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
 	@SOAK_SEED='$(SEED)' CLUSTER='$(CLUSTER)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
 
 soak-pods: ## Kills the operator's pods at random under clusters that come and go: make soak-pods KILLS=50 SEED=7

@@ -1,4 +1,4 @@
-//! `rke-operator`: Kubernetes out of Docker containers, over SSH, from one `cluster.yml`.
+//! `rke-operator`: runs Kubernetes in Docker containers on your servers, over SSH, from one `cluster.yml`.
 //!
 //! ```text
 //!              ┌──────────────── pure: no clock, no randomness, no I/O ────────────────┐

@@ -95,7 +95,7 @@ left() { cargo nextest list --workspace --locked --profile "$1" --message-format
 echo "== versions: $(left versions) tests of other releases of Kubernetes and of Debian left out: make test-versions runs them"
 echo "== ha: $(left ha) long tests of several nodes left out: make test-ha runs them"
 echo "== soak-pods, replaced, hints: pods killed at random, an earlier operator replaced, how fast faults are noticed, left out: make soak-pods, test-replaced, bench-hints"
-echo "== soak-ha: everything that is done to a cluster while everything goes wrong left out: make soak-ha goes on with it"
+echo "== soak-ha: fault injection during changes to a cluster left out: make soak-ha resumes it"
 echo "== conformance: Kubernetes' own conformance tests left out: make conformance runs them"
 
 printf '────────────\n     Summary [%8ss] %d tests run: %d passed' "$((SECONDS - begun))" "$run" "$passed"

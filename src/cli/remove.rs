@@ -71,9 +71,9 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             last_snapshot,
         }) => {
             session.screen.print_unless_quiet(if changed {
-                "\nthe cluster is removed and its nodes are clean"
+                "\nthe cluster is removed and its nodes are cleaned up"
             } else {
-                "nothing to remove: there is no cluster of this config"
+                "nothing to remove: this config has no cluster"
             });
             if let Some(keyspace) = saved
                 .as_ref()

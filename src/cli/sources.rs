@@ -288,7 +288,7 @@ impl Sources for FileSources {
         if let Some(socket) = &self.agent {
             return Ok(DefaultKey::Agent(socket.clone()));
         }
-        // Without an agent, the first key file that exists is the result, usable or not, so that its problem is reported.
+        // Without an agent, the first existing key file is the result, usable or not: its problem is then reported.
         first.unwrap_or_else(|| {
             Err(Refusal {
                 message: format!(
@@ -362,7 +362,7 @@ impl Sources for FileSources {
         self.user.clone().ok_or_else(|| Refusal {
             message: "a node needs a user to log in as".to_owned(),
             detail: None,
-            hint: Some("who runs this is not known: the variable `USER` is not set".to_owned()),
+            hint: Some("the current user is unknown: the variable `USER` is not set".to_owned()),
         })
     }
 

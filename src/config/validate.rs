@@ -46,7 +46,7 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
         // `nodes: ""` and the like are empty too.
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
         Some(other) => {
-            let problem = at.problem(format!("must be a mapping, is {}", other.kind()));
+            let problem = at.problem(format!("must be a mapping, not {}", other.kind()));
             // An address alone, as other programs take it.
             let is_node = at.path().starts_with("nodes[") && matches!(other, Value::Scalar(_));
             found.problems.push(if is_node {
@@ -192,7 +192,7 @@ fn single(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
     if let Some(other @ (Value::List(_) | Value::Map(_))) = at.value().filter(|_| is_one)
         && !at.has_nothing()
     {
-        let message = format!("must be a single value, is {}", other.kind());
+        let message = format!("must be a single value, not {}", other.kind());
         found.problems.push(at.problem(message));
     }
 }
@@ -223,7 +223,7 @@ fn list_of(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
         }
         Some(other) => found
             .problems
-            .push(at.problem(format!("must be a list, is {}", other.kind()))),
+            .push(at.problem(format!("must be a list, not {}", other.kind()))),
     }
 }
 

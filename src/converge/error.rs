@@ -74,7 +74,7 @@ pub enum Error {
         minutes: u64,
     },
     /// Another run took the cluster over; no further step was begun.
-    #[error("another run changes the cluster now")]
+    #[error("another run is changing the cluster")]
     TurnLost,
     /// The cluster that is to be removed is the one that this process runs on.
     #[error("this is the cluster that the operator itself runs on: its nodes are left as they are")]

@@ -54,8 +54,8 @@ impl ClockFact {
 }
 
 impl HostFacts {
-    /// The node's settings from before rke-operator's first change, as its claim recorded them. The record file is as old
-    /// as the first claim of this cluster; the label may be of a claim that was re-created.
+    /// The node's settings from before rke-operator's first change, as its claim recorded them. The record file is as
+    /// old as the first claim of this cluster; the label may be of a claim that was re-created.
     pub fn before(&self) -> Option<Baseline> {
         let claim = self.claim()?;
         let id = claim.labels.get(crate::model::label::CLUSTER_ID);

@@ -300,7 +300,9 @@ pub enum HostError {
         allowed: usize,
     },
     /// sshd took the key, and wants something else besides.
-    #[error("sshd on {at} takes the key of {key_source} and wants more: {methods}")]
+    #[error(
+        "sshd on {at} accepted the key of {key_source} but requires another authentication factor: {methods}"
+    )]
     LoginIncomplete {
         /// Where.
         at: Arc<Place>,

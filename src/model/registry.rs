@@ -10,7 +10,7 @@ pub const DOCKER_HUB: &str = "docker.io";
 /// A login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryLogin {
-    /// Host and port, and perhaps the beginning of a path; no scheme, no `/` at the end.
+    /// Host and port, and optionally a path prefix; no scheme, no `/` at the end.
     pub url: String,
     /// The user.
     pub user: String,

@@ -61,7 +61,7 @@ fn on_host(action: &HostAction) -> String {
                 .collect();
             format!("remove {}", names.join(", "))
         }
-        HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
+        HostAction::ReloadProxy { .. } => "reload nginx-proxy".to_owned(),
         HostAction::RemoveContainer { name } => format!("remove {name}"),
         HostAction::AwaitHealthy { component } => {
             format!("wait for {} to be healthy", component.container())
@@ -69,7 +69,7 @@ fn on_host(action: &HostAction) -> String {
         HostAction::AwaitAge { component, .. } => {
             format!("wait for the clients of {}", component.container())
         }
-        HostAction::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
+        HostAction::CleanHost { .. } => "clean up after Kubernetes".to_owned(),
         HostAction::RestoreContainerd => "restore containerd's configuration".to_owned(),
         HostAction::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),
         HostAction::Reboot { .. } => "reboot".to_owned(),
@@ -106,7 +106,9 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::OutOfService { .. } => "say that the node is out of service".to_owned(),
         ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),
         ClusterAction::Evict { pod, .. } => format!("evict pod `{pod}`"),
-        ClusterAction::ForgetWritten => "forget what stored objects are encrypted with".to_owned(),
+        ClusterAction::ForgetWritten => {
+            "delete the record of how stored objects are encrypted".to_owned()
+        }
         ClusterAction::RewriteStored { resources, with } => {
             let resources = resources.iter().map(String::as_str);
             let resources = resources.collect::<Vec<_>>().join(", ");

@@ -41,7 +41,7 @@ pub fn encode(saved: &ClusterState) -> Secret<String> {
 pub fn decode(text: &str) -> Result<ClusterState, String> {
     let not_ours = |error: serde_json::Error| {
         format!(
-            "it is not a state of this program (line {}, column {})",
+            "it is not an rke-operator state (line {}, column {})",
             error.line(),
             error.column()
         )

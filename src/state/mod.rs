@@ -127,8 +127,8 @@ impl Explain for StateError {
             }
             Self::Unreadable { place, .. } => vec![
                 format!("put a good copy back in {place}").into(),
-                "or move it away and ask for recovery: the keys are then read back from the \
-                 control planes"
+                "or move it aside and recover it: `rke-operator up --recover <cluster id>` (a `Cluster` has the annotation \
+                 `clusterprovisioner.rke.io/recover: <cluster id>`) reads the keys back from the control planes"
                     .into(),
             ],
             Self::Conflict { .. } => {

@@ -177,7 +177,7 @@ fn keys_are_explained() {
       authentication                     How the API server authenticates users.
       authorization                      How the API server authorizes requests.
       addons                             Manifests, one YAML document each, applied after the cluster is up. Objects that are removed from them are deleted.
-      addons_include                     Files, relative to the config, and URLs of such manifests. A `Cluster` object cannot name any.
+      addons_include                     Files, relative to the config, and URLs of such manifests. Not available in `Cluster` objects.
       system_images                      Images by RKE's names; a name that is missing has the image of the catalogue.
       ssh_key_path                       The private key file for nodes that name no key. When empty: the first of `~/.ssh/id_rsa`, `id_ecdsa`, `id_ed25519` that has no passphrase, else the SSH agent.
       ssh_cert_path                      The file of that key's OpenSSH certificate; not in a `Cluster` object.

@@ -235,12 +235,12 @@ const CASES: &[Case] = &[
         says: &["`n1`", "`rke`", "authorized_keys"],
     },
     Case {
-        name: "a login that wants more than a key",
+        name: "a login that requires more than a key",
         breaks: |site| site.node.faults(|faults| faults.second_factor = true),
         code: 2,
         says: &[
             "`n1`",
-            "wants more: keyboard-interactive",
+            "requires another authentication factor: keyboard-interactive",
             "AuthenticationMethods publickey",
         ],
     },

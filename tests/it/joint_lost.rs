@@ -485,7 +485,7 @@ fn a_machine_that_comes_back_is_cleaned_before_it_joins() {
                 "n3: drain",
                 "n3: remove kubelet",
                 "n3: delete the Node object",
-                "n3: clean up what Kubernetes made",
+                "n3: clean up after Kubernetes",
                 "n3: release the node",
             ],
         );

@@ -118,7 +118,7 @@ fn a_node_that_left_the_config_is_drained_removed_and_cleaned() {
         in_this_order(
             &plan,
             &[
-                "n5: tell nginx-proxy to read its servers again",
+                "n5: reload nginx-proxy",
                 "n1: replace kube-apiserver",
                 "n3: drain",
                 member.unwrap(),

@@ -89,7 +89,7 @@ fn a_control_plane_becomes_a_worker_when_nothing_relies_on_it_any_more() {
         in_this_order(
             &plan,
             &[
-                "n4: tell nginx-proxy to read its servers again",
+                "n4: reload nginx-proxy",
                 "n1: replace kube-apiserver",
                 "n2: replace kube-apiserver",
                 "n3: remove kube-apiserver",

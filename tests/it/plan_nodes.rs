@@ -380,7 +380,7 @@ fn a_new_control_plane_is_told_to_the_proxies_and_disturbs_nobody() {
         steps.map(plan::title).collect::<Vec<_>>()
     };
     let write = "write 1 file and 2 directories";
-    let reload = "tell nginx-proxy to read its servers again";
+    let reload = "reload nginx-proxy";
     assert_eq!(on_proxy(&plan), [write, reload]);
     let mut disturbs = plan.disruptions();
     let new = disturbs.all(|(step, _)| step.node().is_some_and(|node| node.0 == "n3"));

@@ -89,7 +89,7 @@ impl Lines {
     pub fn apply(&mut self, event: &Event, now: Duration) -> Option<Said> {
         match event {
             Event::TurnAwaited { holder } => Some(Said::calm(format!(
-                "another run changes the cluster, {holder}: waits until it has ended"
+                "waiting for another run to finish ({holder})"
             ))),
             Event::RunStarted {
                 iteration,

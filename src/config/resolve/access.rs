@@ -27,7 +27,7 @@ pub(super) fn webhook(at: &Cursor<'_>, found: &mut Found) -> Option<TokenWebhook
         .iter()
         .any(|word| !["x509", "webhook"].contains(&word.as_str()))
     {
-        let problem = strategy.problem("is not a strategy of RKE's");
+        let problem = strategy.problem("is not a supported strategy");
         found.problem(problem.detail(text).hint(STRATEGIES));
     } else if !words.iter().any(|word| word == "x509") {
         let problem =
@@ -110,7 +110,7 @@ pub(super) fn authorization(root: &Cursor<'_>, found: &mut Found) -> Authorizati
         }
         Some(_) => {
             found.problem(
-                at.problem("is not a mode of RKE's")
+                at.problem("is not a supported mode")
                     .hint("write `rbac` or `none`"),
             );
             Authorization::Rbac

@@ -30,7 +30,7 @@ pub(super) fn read(
             documents(&at, "", text.expose(), serving, &mut objects, found);
         }
         Some(other @ (Value::List(_) | Value::Map(_))) => {
-            let problem = at.problem(format!("must be a text, is {}", other.kind()));
+            let problem = at.problem(format!("must be a text, not {}", other.kind()));
             found.problem(problem.hint("write `addons: |-`, and the manifests indented below it"));
         }
     }
@@ -168,7 +168,7 @@ impl Place<'_> {
             Value::Null => return,
             Value::Map(_) => {}
             other @ (Value::Scalar(_) | Value::List(_)) => {
-                let what = format!("must be an object of Kubernetes, is {}", other.kind());
+                let what = format!("must be an object of Kubernetes, not {}", other.kind());
                 found.problem(self.problem(line, &what));
                 return;
             }

@@ -152,7 +152,7 @@ pub(super) fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found)
         Err(_) => found.problem(
             at.problem("must be an IPv4 address")
                 .detail(internal)
-                .hint("kubelet, etcd and the API server announce it; a name will not do"),
+                .hint("kubelet, etcd and the API server advertise it: a host name cannot be used"),
         ),
     }
 }

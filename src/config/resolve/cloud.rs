@@ -8,8 +8,8 @@ use crate::{
 
 /// Until the cloud's own controller manager has seen them.
 fn waits(at: &Cursor<'_>) -> Problem {
-    let message = "no node takes pods, CoreDNS's neither, before the cloud's controller manager runs, which is yours to \
-                   install";
+    let message =
+        "no node accepts pods, not even CoreDNS, until you install the cloud's controller manager";
     at.problem(message).hint(
         "its pods must tolerate `node.cloudprovider.kubernetes.io/uninitialized`, and run on the host's network",
     )

@@ -29,9 +29,8 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Dns> {
         Some("coredns") | None => false,
         Some("none") => true,
         Some("kube-dns") => {
-            let problem = provider.problem(
-                "kube-dns is not run: Kubernetes moved to CoreDNS in 1.13, and no release here has it",
-            );
+            let problem = provider
+                .problem("kube-dns is not supported: Kubernetes replaced it with CoreDNS in 1.13");
             found.problem(problem.hint(
                 "write `provider: coredns`: upstreamnameservers, stubdomains and the name of the Service stay as they are",
             ));

@@ -44,7 +44,7 @@ fn at<'a>(root: &Cursor<'a>) -> Cursor<'a> {
 
 fn no_members(at: &Cursor<'_>, found: &mut Found) {
     let warning = at.problem("has no effect: no node has a member of etcd");
-    found.warning(warning.hint("say it to those who run the external etcd"));
+    found.warning(warning.hint("configure it on the external etcd"));
 }
 
 /// Whom the members on nodes run as.

@@ -607,7 +607,8 @@ fn no_agent(at: &Cursor<'_>, says_so: bool) -> Problem {
             "there is no SSH agent, which the command line asks for: key files are used",
         )
     };
-    problem.hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one")
+    problem
+        .hint("`SSH_AUTH_SOCK` is not set; start an agent with `eval $(ssh-agent)`, then `ssh-add`")
 }
 
 /// What is wrong with a certificate for this key, and the cure. `file`: its file, as a word of a command.
@@ -628,7 +629,7 @@ fn not_for(certificate: &Certificate, key: &SshKey, file: &str) -> Option<(&'sta
     let key = russh::keys::decode_secret_key(key.pem.expose(), None).ok()?;
     (parsed.public_key() != key.public_key().key_data()).then(|| {
         (
-            "this certificate is of another key than the one that logs in",
+            "this certificate does not match the key that logs in",
             format!("`ssh-keygen -L -f {file}` shows whose it is"),
         )
     })

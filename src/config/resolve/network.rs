@@ -91,7 +91,7 @@ fn plugin<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
             "write `plugin: canal`: a new cluster needs nothing else",
         ),
         Some("aci") => (
-            "Cisco ACI's plugin is not supported: no release here has it",
+            "Cisco ACI's plugin is not supported: no release of rke-operator includes it",
             "write `plugin: none` and install it yourself, or `plugin: canal`",
         ),
         Some(other) => {

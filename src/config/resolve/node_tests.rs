@@ -37,7 +37,7 @@ fn a_name_has_at_most_63_characters() {
       write a shorter name in `hostname_override`
     ");
     assert_snapshot!(bad(&whole(&format!("address: 192.0.2.10, hostname_override: {long}"))), @"
-    `nodes[0].hostname_override` (line 2): is not a name that Kubernetes takes for a node | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example.com
+    `nodes[0].hostname_override` (line 2): is not a valid node name | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example.com
       at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit
     ");
     good(&whole(&format!(
@@ -46,7 +46,7 @@ fn a_name_has_at_most_63_characters() {
     )));
     good(&whole(&format!("address: {}", &long[1..])));
     assert_snapshot!(bad(&whole(&format!("address: a, hostname_override: {}", "a".repeat(64)))), @"
-    `nodes[0].hostname_override` (line 2): is not a name that Kubernetes takes for a node | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+    `nodes[0].hostname_override` (line 2): is not a valid node name | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
       at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit
     ");
 }
@@ -141,7 +141,7 @@ fn a_name_that_only_a_resolver_takes() {
     let node = &intent.nodes[&NodeName::from("prod-node-1")];
     assert_eq!(node.endpoint.address, "prod_node_1");
     assert_snapshot!(bad(&whole("address: prod_node_1")), @"
-    `nodes[0].address` (line 2): is not a name that Kubernetes takes for a node | prod_node_1
+    `nodes[0].address` (line 2): is not a valid node name | prod_node_1
       write a name in `hostname_override`: at most 63 letters, digits, `-` and `.`, as `prod-node-1` for `prod_node_1`
     ");
     let same = nodes(&[
@@ -207,11 +207,11 @@ fn a_role_that_is_misspelt_is_one_problem() {
       this is `controlplane` here; the roles are `controlplane`, `etcd` and `worker`
     ");
     assert_snapshot!(bad(&node("{address: 192.0.2.10, user: u, role: controlplane}")), @"
-    `nodes[0].role` (line 2): must be a list, is a single value
+    `nodes[0].role` (line 2): must be a list, not a single value
       write it in brackets, as in `role: [worker]`
     ");
     assert_snapshot!(bad(&node("192.0.2.10")), @"
-    `nodes[0]` (line 2): must be a mapping, is a single value
+    `nodes[0]` (line 2): must be a mapping, not a single value
       write `- address: ADDRESS`, and its `role` below it
     ");
     assert_snapshot!(bad(&nodes(&["address: a, role: [controlplane, etcd, worker]"]).replace("network:", "  -\nnetwork:")), @"

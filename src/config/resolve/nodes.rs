@@ -489,11 +489,9 @@ fn name(
     };
     let name = text.to_lowercase();
     if name.len() > LONGEST_NAME || !values::is_dns_name(&name) {
-        found.problem(
-            at.problem("is not a name that Kubernetes takes for a node")
-                .detail(text)
-                .hint("at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit"),
-        );
+        found.problem(at.problem("is not a valid node name").detail(text).hint(
+            "at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+        ));
     }
     Some(NodeName(name))
 }
@@ -514,7 +512,7 @@ fn address_as_name(at: &Cursor<'_>, address: &str, found: &mut Found) -> String 
                 .hint("write a name in `hostname_override`, such as `node-1`"),
         );
     } else if !values::is_dns_name(&name) {
-        let problem = at.problem("is not a name that Kubernetes takes for a node");
+        let problem = at.problem("is not a valid node name");
         found.problem(problem.detail(address).hint(
             "write a name in `hostname_override`: at most 63 letters, digits, `-` and `.`, as `prod-node-1` for `prod_node_1`",
         ));

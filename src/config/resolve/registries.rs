@@ -66,7 +66,7 @@ fn url(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     if !is_registry(host) || !values::is_image(plain) || plain.contains('@') {
         let problem = at.problem("is not a registry").detail(text);
         found.problem(
-            problem.hint("as in `registry.example.com:5000`, or with the beginning of a path"),
+            problem.hint("as in `registry.example.com:5000`, optionally with a path prefix"),
         );
         return None;
     }

@@ -499,7 +499,7 @@ fn an_encryption_configuration_is_looked_into_and_never_shown() {
             "…",
         )
     };
-    insta::assert_snapshot!(bad("{kind: hunter2, resources: [{resources: [secrets], providers: [{identity: {}}]}]}"), @"`….kind` (line 1): is another one than what belongs here");
+    insta::assert_snapshot!(bad("{kind: hunter2, resources: [{resources: [secrets], providers: [{identity: {}}]}]}"), @"`….kind` (line 1): is not the expected value");
     insta::assert_snapshot!(bad("{resources: [{resources: [], providers: [{aescbc: {keys: [{name: a, secret: hunter2}]}, identity: {}}]}]}"), @"
     `….resources[0].resources` (line 1): must name at least one resource, e.g. `secrets`
     `….resources[0].providers[0]` (line 1): must have exactly one provider

@@ -16,7 +16,7 @@ pub(super) fn read(
         return alone.clone();
     }
     if at.scalar().is_some_and(|text| !text.is_empty()) {
-        let problem = at.problem("must be a list, is a single value");
+        let problem = at.problem("must be a list, not a single value");
         found.problem(problem.hint("write it in brackets, as in `role: [worker]`"));
         return BTreeSet::new();
     }

@@ -336,7 +336,7 @@ fn range(at: &Cursor<'_>, (widest, narrowest): (u8, u8), found: &mut Found) -> O
     } else {
         match text.parse::<IpNet>() {
             Err(_) => (
-                problem("is not an address range".to_owned())
+                problem("is not a valid CIDR".to_owned())
                     .hint(format!("write one like `{default}`")),
                 None,
             ),
@@ -429,14 +429,14 @@ fn dns_server(at: &Cursor<'_>, range: Ipv4Net, found: &mut Found) -> Option<IpAd
             }
             None => problem.detail(format!("the range is {range}: write e.g. {tenth}")),
         };
-        found.problem(problem.hint("write an address out of that range, by custom the tenth"));
+        found.problem(problem.hint("choose an address in that range; by convention the tenth"));
         return None;
     }
     if Some(address) == first {
         found.problem(
             at.problem("the first address of the service range is the API server's own")
                 .detail(format!("{text}; write e.g. {tenth}"))
-                .hint("write another one, by custom the tenth"),
+                .hint("choose another address; by convention the tenth"),
         );
         return None;
     }

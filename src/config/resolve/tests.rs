@@ -310,20 +310,20 @@ fn keys_that_are_unknown_or_set_twice() {
 #[test]
 fn values_of_the_wrong_type() {
     assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "etcd")), @"
-    `nodes[0].role` (line 4): must be a list, is a single value
+    `nodes[0].role` (line 4): must be a list, not a single value
       write it in brackets, as in `role: [worker]`
     ");
     assert_snapshot!(bad("nodes: {a: b}\nnetwork: []\ningress: none\nmonitoring: {provider: none}"), @"
-    `nodes` (line 1): must be a list, is a mapping
-    `network` (line 2): must be a mapping, is a list
-    `ingress` (line 3): must be a mapping, is a single value
+    `nodes` (line 1): must be a list, not a mapping
+    `network` (line 2): must be a mapping, not a list
+    `ingress` (line 3): must be a mapping, not a single value
       write `ingress: {provider: none}`
     ");
     assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
     assert_snapshot!(bad(&node("port: 65536")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | 65536");
     assert_snapshot!(bad(&node("labels: [a]\n    taints: {a: b}")), @"
-    `nodes[0].labels` (line 4): must be a mapping, is a list
-    `nodes[0].taints` (line 5): must be a list, is a mapping
+    `nodes[0].labels` (line 4): must be a mapping, not a list
+    `nodes[0].taints` (line 5): must be a list, not a mapping
     ");
     assert_snapshot!(bad(&and("").replace("monitoring: {provider: none}", "monitoring: {replicas: -1, options: {--v: 2}, node_selector: {a b: c}, tolerations: [{operator: In}, {key: a b, effect: Now}, {value: b}, {key: a, operator: Exists, value: b, tolerationseconds: 5}]}")), @r#"
     `monitoring.replicas` (line 7): must be a whole number, 0 or more | -1
@@ -348,14 +348,14 @@ fn values_of_the_wrong_type() {
     `services.kube-api.audit_log.configuration.max_age` (line 8): must be a whole number, 0 or more | -1
     `services.kube-api.audit_log.configuration.format` (line 8): is not a format of the audit log | xml
       write `json` or `legacy`
-    `services.kube-api.audit_log.configuration.policy.kind` (line 8): is another one than what belongs here | Rules
+    `services.kube-api.audit_log.configuration.policy.kind` (line 8): is not the expected value | Rules
       write `Policy`
     `services.kube-api.audit_log.configuration.policy.rules` (line 8): must be a list of mappings, at least one
     `services.kube-api.audit_log.configuration.policy.rules[0].level` (line 8): is not a level of the audit log | All
       write one of `None`, `Metadata`, `Request`, `RequestResponse`
     `services.kube-api.audit_log.configuration.policy.rules[1].level` (line 8): is not a level of the audit log
       write one of `None`, `Metadata`, `Request`, `RequestResponse`
-    `services.kube-api.event_rate_limit.configuration.apiVersion` (line 8): is another one than what belongs here | v1
+    `services.kube-api.event_rate_limit.configuration.apiVersion` (line 8): is not the expected value | v1
       write `eventratelimit.admission.k8s.io/v1alpha1`
     `services.kube-api.event_rate_limit.configuration.limits` (line 8): must be a list of mappings, at least one
     `services.kube-api.admission_configuration.plugins[0].name` (line 8): a plugin needs a name
@@ -364,12 +364,12 @@ fn values_of_the_wrong_type() {
     `services.kube-api.admission_configuration.plugins[2].name` (line 8): another plugin has this name | b
     `services.kube-api.admission_configuration.plugins[2].name` (line 8): kube-apiserver has no such admission plugin | b
       remove it: the API server would not start with it
-    `services.kube-api.extra_args_array.v` (line 8): must be a list, is a single value
+    `services.kube-api.extra_args_array.v` (line 8): must be a list, not a single value
     `services.kube-api.extra_args_array.--v` (line 8): is not the name of a flag
       write it without the dashes
     `services.kube-api.extra_args_array.w` (line 8): kube-apiserver has no such flag
       did you mean `v`?
-    `services.kube-api.extra_args_array.w[0]` (line 8): must be a single value, is a list
+    `services.kube-api.extra_args_array.w[0]` (line 8): must be a single value, not a list
     `authentication.sans[0]` (line 9): is neither a DNS name nor an address | a b
     `authentication.sans[1]` (line 9): is neither a DNS name nor an address | 10.0.0
     ");
@@ -379,7 +379,7 @@ fn values_of_the_wrong_type() {
     assert_snapshot!(strategy("max_unavailable_controlplane: 101%"), @"`upgrade_strategy.max_unavailable_controlplane` (line 8): must be a number of nodes, 1 or more, or a percentage, `1%` to `100%` | 101%");
     assert_snapshot!(strategy("node_drain_input: {timeout: -1}"), @"`upgrade_strategy.node_drain_input.timeout` (line 8): must be a number of seconds, 1 or more");
     assert_snapshot!(strategy("node_drain_input: {grace_period: soon}"), @"`upgrade_strategy.node_drain_input.grace_period` (line 8): must be a number of seconds | soon");
-    assert_snapshot!(bad(&and("cluster_name: {a: b}")), @"`cluster_name` (line 8): must be a single value, is a mapping");
+    assert_snapshot!(bad(&and("cluster_name: {a: b}")), @"`cluster_name` (line 8): must be a single value, not a mapping");
 }
 
 /// C17: whatever a person writes in the place of the section.
@@ -452,10 +452,10 @@ fn addresses_and_names() {
     ");
     assert_snapshot!(bad(&node("internal_address: node1.internal")), @"
     `nodes[0].internal_address` (line 4): must be an IPv4 address | node1.internal
-      kubelet, etcd and the API server announce it; a name will not do
+      kubelet, etcd and the API server advertise it: a host name cannot be used
     ");
     assert_snapshot!(bad(&node("hostname_override: my_node")), @"
-    `nodes[0].hostname_override` (line 4): is not a name that Kubernetes takes for a node | my_node
+    `nodes[0].hostname_override` (line 4): is not a valid node name | my_node
       at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit
     ");
     assert_snapshot!(bad(&node("docker_socket: unix:///var/run/docker.sock")), @"
@@ -615,11 +615,11 @@ fn address_ranges() {
     let controller = |text: &str| and(&format!("services: {{kube-controller: {{{text}}}}}"));
     let kubelet = |text: &str| and(&format!("services: {{kubelet: {{{text}}}}}"));
     assert_snapshot!(bad(&controller("cluster_cidr: 10.42.0.0")), @"
-    `services.kube-controller.cluster_cidr` (line 8): is not an address range | 10.42.0.0
+    `services.kube-controller.cluster_cidr` (line 8): is not a valid CIDR | 10.42.0.0
       write one like `10.42.0.0/16`
     ");
     assert_snapshot!(bad(&controller("cluster_cidr: 10.42.0.0/33")), @"
-    `services.kube-controller.cluster_cidr` (line 8): is not an address range | 10.42.0.0/33
+    `services.kube-controller.cluster_cidr` (line 8): is not a valid CIDR | 10.42.0.0/33
       write one like `10.42.0.0/16`
     ");
     assert_snapshot!(bad(&controller("cluster_cidr: 10.42.0.0/28")), @"`services.kube-controller.cluster_cidr` (line 8): must be between /8 and /23 wide | 10.42.0.0/28");
@@ -636,7 +636,7 @@ fn address_ranges() {
     ");
     assert_snapshot!(bad(&api("service_cluster_ip_range: 10.96.0.0/12")), @"
     `services.kubelet.cluster_dns_server` (line 8): not set, and RKE's default `10.43.0.10` lies outside of `service_cluster_ip_range` | the range is 10.96.0.0/12: write e.g. 10.96.0.10
-      write an address out of that range, by custom the tenth
+      choose an address in that range; by convention the tenth
     ");
     assert_snapshot!(bad(&and("services: {kube-api: {service_cluster_ip_range: 10.96.0.0/16}, kube-controller: {service_cluster_ip_range: 10.97.0.0/16}, kubelet: {cluster_dns_server: 10.96.0.10}}")), @"
     `services.kube-controller.service_cluster_ip_range` (line 8): differs from `services.kube-api.service_cluster_ip_range` | 10.97.0.0/16, and there 10.96.0.0/16
@@ -644,11 +644,11 @@ fn address_ranges() {
     ");
     assert_snapshot!(bad(&kubelet("cluster_dns_server: 10.44.0.10")), @"
     `services.kubelet.cluster_dns_server` (line 8): lies outside of `service_cluster_ip_range` | 10.44.0.10; the range is 10.43.0.0/16: write e.g. 10.43.0.10
-      write an address out of that range, by custom the tenth
+      choose an address in that range; by convention the tenth
     ");
     assert_snapshot!(bad(&kubelet("cluster_dns_server: 10.43.0.1")), @"
     `services.kubelet.cluster_dns_server` (line 8): the first address of the service range is the API server's own | 10.43.0.1; write e.g. 10.43.0.10
-      write another one, by custom the tenth
+      choose another address; by convention the tenth
     ");
     assert_snapshot!(bad(&kubelet("cluster_dns_server: dns")), @"
     `services.kubelet.cluster_dns_server` (line 8): is not an address | dns
@@ -698,7 +698,7 @@ fn flags_mounts_and_environment() {
     `services.kubelet.extra_args["a b"]` (line 8): is not the name of a flag
     `services.kubelet.extra_args.list` (line 8): kubelet has no such flag
       remove it: kubelet would not start with it
-    `services.kubelet.extra_args.list` (line 8): must be a single value, is a list
+    `services.kubelet.extra_args.list` (line 8): must be a single value, not a list
     "#);
     assert_snapshot!(bad(&kubelet("extra_binds: ['/a', 'a:/b', '/a:/b:ro:z', '/a:/b:fast', '/c:/d', '/e:/d/']")), @"
     `services.kubelet.extra_binds[0]` (line 8): is not a bind mount | /a
@@ -731,7 +731,7 @@ ingress: {provider: haproxy}
 monitoring: {provider: prometheus}"), @"
     `network.plugin` (line 2): weave is not supported: it was discontinued, and RKE removed it in 1.30
       write `plugin: canal`: a new cluster needs nothing else
-    `dns.provider` (line 3): kube-dns is not run: Kubernetes moved to CoreDNS in 1.13, and no release here has it
+    `dns.provider` (line 3): kube-dns is not supported: Kubernetes replaced it with CoreDNS in 1.13
       write `provider: coredns`: upstreamnameservers, stubdomains and the name of the Service stay as they are
     `ingress.provider` (line 4): unknown ingress controller | haproxy
       write `nginx`, `traefik`, or `none` to bring your own

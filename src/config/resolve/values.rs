@@ -31,7 +31,7 @@ pub(super) fn text<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
             Some(text).filter(|text| !text.is_empty())
         }
         Some(other @ (Value::List(_) | Value::Map(_))) => {
-            found.problem(at.problem(format!("must be a single value, is {}", other.kind())));
+            found.problem(at.problem(format!("must be a single value, not {}", other.kind())));
             None
         }
     }
@@ -90,7 +90,7 @@ pub(super) fn texts<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(Cursor<'a>, 
         None | Some(Value::Null | Value::List(_)) => {}
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
         Some(other @ (Value::Scalar(_) | Value::Map(_))) => {
-            found.problem(at.problem(format!("must be a list, is {}", other.kind())));
+            found.problem(at.problem(format!("must be a list, not {}", other.kind())));
         }
     }
     let mut all = Vec::new();
@@ -155,7 +155,7 @@ pub(super) fn entries<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(&'a str, C
         None | Some(Value::Null | Value::Map(_)) => {}
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
         Some(other @ (Value::Scalar(_) | Value::List(_))) => {
-            found.problem(at.problem(format!("must be a mapping, is {}", other.kind())));
+            found.problem(at.problem(format!("must be a mapping, not {}", other.kind())));
         }
     }
     at.entries()
@@ -222,7 +222,7 @@ pub(super) fn object(
     for (key, known) in [("apiVersion", versions), ("kind", &[kind])] {
         let at = at.get(key);
         if let Some(other) = text(&at, found).filter(|text| !known.contains(text)) {
-            let problem = at.problem("is another one than what belongs here");
+            let problem = at.problem("is not the expected value");
             found.problem(problem.detail(other).hint(format!("write `{}`", known[0])));
         }
     }

@@ -144,7 +144,7 @@ fn a_bastion_that_is_reached_through_others() {
     assert_snapshot!(bad(&yaml), @"
     `bastion_host.through[0].address` (line 8): each bastion host needs an `address`
     `bastion_host.through[0].port` (line 8): must be a port, 1 to 65535 | x
-    `bastion_host.through[1]` (line 8): must be a mapping, is a single value
+    `bastion_host.through[1]` (line 8): must be a mapping, not a single value
       write `bastion_host.through[1]: {address: …}`, with the value there
     `bastion_host.through[2]` (line 8): this bastion host is empty
       each needs an `address`, or remove the `-`
@@ -185,7 +185,7 @@ fn bastions_may_be_a_list() {
     assert_snapshot!(bad(&yaml), @"
     `bastion_host[0].address` (line 8): each bastion host needs an `address`
     `bastion_host[0].port` (line 8): must be a port, 1 to 65535 | x
-    `bastion_host[1]` (line 8): must be a mapping, is a single value
+    `bastion_host[1]` (line 8): must be a mapping, not a single value
       write `bastion_host[1]: {address: …}`, with the value there
     `bastion_host[2]` (line 8): this bastion host is empty
       each needs an `address`, or remove the `-`
@@ -374,7 +374,7 @@ fn a_certificate_next_to_a_key_goes_with_it() {
     let (none, told) = source(&other, GOOD);
     assert_eq!(none, None);
     assert_snapshot!(told, @"
-    `ssh_key_path`: the certificate next to the key is not used: this certificate is of another key than the one that logs in | ~/.ssh/id_rsa-cert.pub
+    `ssh_key_path`: the certificate next to the key is not used: this certificate does not match the key that logs in | ~/.ssh/id_rsa-cert.pub
       `ssh-keygen -L -f '/home/me/~/.ssh/id_rsa-cert.pub'` shows whose it is
     ");
     let late = |files: Files| Files {
@@ -441,7 +441,7 @@ fn a_certificate_of_another_key_is_refused() {
     };
     let yaml = format!("{GOOD}ssh_cert_path: cert\n");
     assert_snapshot!(bad_with(&yaml, &other), @"
-    `ssh_cert_path` (line 8): this certificate is of another key than the one that logs in
+    `ssh_cert_path` (line 8): this certificate does not match the key that logs in
       `ssh-keygen -L -f /home/me/cert` shows whose it is
     ");
     assert_snapshot!(bad(&yaml), @"

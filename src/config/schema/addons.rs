@@ -105,12 +105,12 @@ const DNS_OPTIONS: &[Key] = &[
         "kube_dns_priority_class_name",
         "Priority class of kube-dns' pods.",
     )
-    .same("kube-dns is not run"),
+    .same("kube-dns is not supported"),
     text(
         "kube_dns_autoscaler_priority_class_name",
         "Priority class of its autoscaler's pod.",
     )
-    .same("kube-dns is not run"),
+    .same("kube-dns is not supported"),
     text(
         "nodelocal_priority_class_name",
         "Only in RKE's documentation; no release of RKE reads it.",

@@ -34,7 +34,7 @@ pub(super) const ROOT: &[Key] = &[
     section("authentication", "How the API server authenticates users.", AUTHENTICATION),
     section("authorization", "How the API server authorizes requests.", AUTHORIZATION),
     any("addons", "Manifests, one YAML document each, applied after the cluster is up. Objects that are removed from them are deleted.").secret().used(),
-    list("addons_include", "Files, relative to the config, and URLs of such manifests. A `Cluster` object cannot name any.").used(),
+    list("addons_include", "Files, relative to the config, and URLs of such manifests. Not available in `Cluster` objects.").used(),
     map("system_images", "Images by RKE's names; a name that is missing has the image of the catalogue.").used(),
     text("ssh_key_path", "The private key file for nodes that name no key. When empty: the first of `~/.ssh/id_rsa`, `id_ecdsa`, `id_ed25519` that has no passphrase, else the SSH agent.").default("~/.ssh/id_rsa").used(),
     text("ssh_cert_path", "The file of that key's OpenSSH certificate; not in a `Cluster` object.").used(),

@@ -147,8 +147,8 @@ impl Key {
             .map_err(|error| PkiError::internal(slot, error))
     }
 
-    /// The public half, PKIX PEM: what verifies tokens must not hold what signs them, and the
-    /// API server reads no PKCS#8 key for a public one.
+    /// The public key, PKIX PEM: the file that verifies tokens must not contain the key that signs them, and the API
+    /// server does not accept a PKCS#8 private key as a public key.
     pub(super) fn public_pem(&self, slot: &str) -> Result<String, PkiError> {
         Document::try_from(self.subject_public_key_info())
             .and_then(|info| info.to_pem("PUBLIC KEY", LineEnding::LF))

@@ -48,7 +48,7 @@ fn difference(
     have: &Actual,
 ) -> Option<(Cause, &'static str, Vec<FieldChange>)> {
     let ApiView::Up(api) = have.api() else {
-        let why = "what the cluster has is known after its API answers";
+        let why = "objects are compared once the cluster's API answers";
         return Some((Cause::New, why, Vec::new()));
     };
     let Some(fact) = api.charts.get(&want.chart.name) else {

@@ -87,7 +87,7 @@ fn applied(differs: &AddonDiff<'_>, have: &Actual) -> Option<Step> {
         ApiView::Up(_) => (Cause::Change, "objects differ"),
         ApiView::Unknown | ApiView::Unreachable(_) => (
             Cause::New,
-            "what the cluster has is known after its API answers",
+            "objects are compared once the cluster's API answers",
         ),
     };
     let action = ClusterAction::ApplyAddon {

@@ -32,7 +32,7 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Part {
         ),
         None => Some(Step::local(
             Cause::New,
-            "a new cluster's keys and identity are kept before they are used",
+            "a new cluster's keys and identity are saved before they are used",
             LocalAction::SaveState,
         )),
     };
@@ -100,7 +100,7 @@ pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Part {
             Cause::Change,
             "it differs from what reaches the cluster now",
         )),
-        None => Some((Cause::New, "the administrator reaches the cluster with it")),
+        None => Some((Cause::New, "gives the administrator access to the cluster")),
     }
     .map(|(cause, why)| Step::local(cause, why, LocalAction::WriteKubeconfig));
     Stage::of("kubeconfig", 1, step).into()

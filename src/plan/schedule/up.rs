@@ -24,7 +24,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let control_planes = roll::control_planes(diff);
     let first = [
         snapshot_before::save(diff, &control_planes), // before the state says that a change has begun
-        state::save(want, have),                      // keys are kept before they are used
+        state::save(want, have),                      // keys are saved before they are used
         warnings::nodes(diff),                        // to be read before anything is done
         hosts::silent(diff),                          // nothing is done on these
         claim::claim(diff),                           // a node belongs to one cluster

@@ -246,11 +246,11 @@ fn what_is_not_understood_is_an_error_that_quotes_nothing() {
     for (broken, why) in [
         (
             text.replace("\"etcdCa\"", "\"EtcdCa\""),
-            "it is not a state of this program",
+            "it is not an rke-operator state",
         ),
         (
             text.replace("\"key of cluster\"", "7"),
-            "it is not a state of this program",
+            "it is not an rke-operator state",
         ),
         (
             text.replace("0123456789abcdef", "secret"),
@@ -262,13 +262,13 @@ fn what_is_not_understood_is_an_error_that_quotes_nothing() {
         ),
         (
             text[..text.len() / 2].to_owned(),
-            "it is not a state of this program",
+            "it is not an rke-operator state",
         ),
         (
             FIRST.replace("\"etcdCa\"", "\"EtcdCa\""),
-            "it is not a state of this program",
+            "it is not an rke-operator state",
         ),
-        (String::new(), "it is not a state of this program"),
+        (String::new(), "it is not an rke-operator state"),
     ] {
         let error = decode(&broken).unwrap_err();
         assert!(error.starts_with(why), "{error}");
