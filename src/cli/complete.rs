@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{
     args::{CONFIG_FILE, Cli, Complete, config_file},
     environment::state_of,
-    go_flags::{self, long, short, takes_value},
+    go_flags::{self, long, may_take_value, short},
     print,
     report::CliError,
     sources::read_at_most,
@@ -171,12 +171,12 @@ impl<'a> Reader<'a> {
                         self.value(arg, value);
                     }
                 }
-                None => self.pending = long(self.command, flag).filter(|arg| takes_value(arg)),
+                None => self.pending = long(self.command, flag).filter(|arg| may_take_value(arg)),
             }
         } else {
             let last = word.chars().last();
             let arg = last.and_then(|last| short(self.command, last));
-            self.pending = arg.filter(|arg| takes_value(arg));
+            self.pending = arg.filter(|arg| may_take_value(arg));
         }
     }
 

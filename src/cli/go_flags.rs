@@ -1,5 +1,5 @@
 //! RKE's way to write flags, which is Go's, as clap reads them: `-config f` and `-config=f` become `--config`, `--s3=true`
-//! becomes `--s3`, and `--s3=false` is left out. Pure.
+//! becomes `--s3`, and `--s3=false` is left out.
 //!
 //! Nothing else is changed: no value, no short flag, and nothing after `--`. A word with one dash is a long flag only if it
 //! is exactly the name of one that the command has, or of one that `usage.yml` answers.
@@ -169,6 +169,11 @@ pub(super) fn short(command: &Command, flag: char) -> Option<&Arg> {
 
 fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+/// True where a value may follow.
+pub(super) fn may_take_value(arg: &Arg) -> bool {
+    arg.get_action().takes_values()
 }
 
 /// True where a value must follow.

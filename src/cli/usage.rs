@@ -305,11 +305,17 @@ fn named<'a>(
 ) -> (Vec<&'a str>, &'a clap::Command) {
     let mut command = root;
     let mut names = Vec::new();
+    // The value of a flag, perhaps.
+    let mut may_be_value = false;
     for argument in arguments.iter().skip(1).filter_map(|text| text.to_str()) {
         if let Some(next) = command.find_subcommand(argument) {
             names.push(argument);
             command = next;
+        } else if !argument.starts_with('-') && !may_be_value {
+            // Behind a word that is no command none is meant.
+            break;
         }
+        may_be_value = argument.starts_with('-');
     }
     (names, command)
 }

@@ -357,6 +357,10 @@ fn changed_key(place: &str) -> Vec<Cow<'static, str>> {
 fn file_word(source: &str) -> String {
     // A shell expands the `~` of a name without blanks only outside of quotes.
     let plain = |c: char| c.is_alphanumeric() || "_-./~".contains(c);
+    let quoted = source
+        .strip_prefix('`')
+        .and_then(|rest| rest.strip_suffix('`'));
+    let source = quoted.unwrap_or(source);
     if !source.contains('/') {
         "FILE".to_owned()
     } else if source.starts_with("~/") && source.chars().all(plain) {

@@ -275,7 +275,7 @@ fn hops(node: &NodeIntent, measured: Option<&Measured>) -> Vec<HopTime> {
         .chain([&node.endpoint])
         .zip(trips)
         .map(|(endpoint, trip)| HopTime {
-            address: endpoint.to_string(),
+            address: HostAddress::from(endpoint.address.as_str()).with_port(endpoint.port),
             round_trip_microseconds: micros(*trip),
         })
         .collect()

@@ -192,7 +192,7 @@ fn keys_are_explained() {
       prefix_path                        The folder on the nodes that contains RKE's folders.
       win_prefix_path                    The same on Windows nodes.
       addon_job_timeout                  Seconds that RKE waits for an add-on.
-      bastion_host                       A machine through which the nodes are reached.
+      bastion_host                       A machine through which the nodes are reached; in a file also a list of them, in the order in which they are dialled.
       monitoring                         The metrics server.
       restore                            Restore etcd from a snapshot at the next `up`.
       rotate_certificates                Replace certificates at the next `up`.

@@ -327,7 +327,7 @@ async fn many_nodes_are_asked_about_at_once() {
         "cluster.yml",
         &format!("nodes:\n{nodes}ssh_key_path: ~/.ssh/id_rsa\n{REST}"),
     );
-    let patterns = "Host n12?\n  User other\nHost *\n  User rke\n  ProxyJump gate\n";
+    let patterns = "Host n12?\n  User other\nHost gate\n  ProxyJump none\nHost *\n  User rke\n  ProxyJump gate\n";
     counted(patterns);
     let ran = run(&site, &["--debug", "validate"]).await;
     assert_eq!(ran.code, Some(0), "{ran}");

@@ -123,12 +123,15 @@ const IMPURE: [(&str, &[&str]); 9] = [
 ];
 
 /// The crates that pure modules may use, and what of them when it is not everything.
-const CRATES: [(&str, &[&str]); 34] = [
+const CRATES: [(&str, &[&str]); 38] = [
+    ("aes", &[]),
     ("annotate_snippets", &[]),
     ("base64", &[]),
     // Types of requests that are built here and sent elsewhere.
     ("bollard", &["models"]),
     ("bytes", &[]),
+    ("cbc", &[]),
+    ("des", &[]),
     ("hex", &[]),
     ("hmac", &[]),
     // An error is recognised.
@@ -151,6 +154,7 @@ const CRATES: [(&str, &[&str]); 34] = [
             "Resource",
         ],
     ),
+    ("md5", &[]),
     ("p256", &[]),
     ("percent_encoding", &[]),
     ("prost", &[]),

@@ -28,8 +28,7 @@ pub(super) fn dialled(
 ) -> Option<String> {
     if let Some(why) = ssh.and_then(|ssh| ssh.no_place.as_ref()) {
         found.problem(at.problem("the SSH config has no usable `HostName` for it").detail(why).hint(
-            "correct it in the SSH config, or write the address itself here; with `--no-ssh-config` the SSH config is \
-             not read (a `Cluster` has none)",
+            "correct it in the SSH config, write the address itself here, or use `--no-ssh-config` (a `Cluster` has no SSH config)",
         ));
         return None;
     }
@@ -69,8 +68,7 @@ pub(super) fn of_jump(
     let problem =
         at.problem("`ProxyJump` of the SSH config names a machine that cannot be dialled");
     found.problem(problem.detail(format!("of `{}`: {why}", jump.address)).hint(
-        "correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not \
-         read (a `Cluster` has none)",
+        "correct its `HostName` in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)",
     ));
     None
 }

@@ -123,7 +123,7 @@ fn a_node_that_ssh_reaches_by_ipv6() {
     ]);
     assert_snapshot!(bad(&same), @"
     `nodes[1].address` (line 3): `nodes[0]` (line 2) has this address, too | fd00::1
-      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+      list each node once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
 }
 
@@ -150,7 +150,7 @@ fn a_name_that_only_a_resolver_takes() {
     ]);
     assert_snapshot!(bad(&same), @"
     `nodes[1].address` (line 3): `nodes[0]` (line 2) has this address, too | n1
-      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
+      list each node once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
 }
 

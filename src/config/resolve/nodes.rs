@@ -247,8 +247,7 @@ fn jumps_of(
             "the SSH config has no usable `ProxyJump` for it, and it is not dialled directly",
         );
         found.problem(problem.detail(of(why)).hint(
-            "correct it in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a \
-             `Cluster` has none)",
+            "correct it in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)",
         ));
         return Err(Refused);
     }

@@ -260,10 +260,10 @@ fn a_way_that_cannot_be_used_is_a_problem() {
         .map(|host| refused(&yaml, &[("n1", host)]));
     assert_snapshot!(of_node.join("\n\n"), @"
     `nodes[0].address` (line 1): the SSH config has no usable `HostName` for it | `HostName ~` of the SSH config is not used: a reason
-      correct it in the SSH config, or write the address itself here; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct it in the SSH config, write the address itself here, or use `--no-ssh-config` (a `Cluster` has no SSH config)
 
     `nodes[0].address` (line 1): the SSH config has no usable `ProxyJump` for it, and it is not dialled directly | `ProxyJump a b` of the SSH config is not used: a reason
-      correct it in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct it in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)
 
     `nodes[0].address` (line 1): `ProxyCommand` of the SSH config leads through another machine and is not used: it is not dialled directly | /usr/bin/ssh -W %h:%p gate
       write `ProxyJump HOST` in its place in the SSH config, or `bastion_host` here; `ProxyCommand none` dials directly
@@ -272,10 +272,10 @@ fn a_way_that_cannot_be_used_is_a_problem() {
         .map(|host| refused(&yaml, &[("n1", through("gate")), ("gate", host)]));
     assert_snapshot!(of_jump.join("\n\n"), @"
     `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `gate`: `HostName ~` of the SSH config is not used: a reason
-      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct its `HostName` in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)
 
     `nodes[0].address` (line 1): the SSH config has no usable `ProxyJump` for it, and it is not dialled directly | of `gate`: `ProxyJump a b` of the SSH config is not used: a reason
-      correct it in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct it in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)
 
     `nodes[0].address` (line 1): `ProxyCommand` of the SSH config leads through another machine and is not used: it is not dialled directly | of `gate`: /usr/bin/ssh -W %h:%p gate
       write `ProxyJump HOST` in its place in the SSH config, or `bastion_host` here; `ProxyCommand none` dials directly
@@ -284,13 +284,13 @@ fn a_way_that_cannot_be_used_is_a_problem() {
         ["a/b", "0.0.0.0", "fe80::1"].map(|gate| refused(&yaml, &[("n1", through(gate))]));
     assert_snapshot!(unusable.join("\n\n"), @"
     `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `a/b`: `a/b` is neither a host name nor an IP address
-      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct its `HostName` in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)
 
     `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `0.0.0.0`: `0.0.0.0` is no address of a single machine
-      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct its `HostName` in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)
 
     `nodes[0].address` (line 1): `ProxyJump` of the SSH config names a machine that cannot be dialled | of `fe80::1`: `fe80::1` is a link-local address without its interface
-      correct its `HostName` in the SSH config, or write `bastion_host`; with `--no-ssh-config` the SSH config is not read (a `Cluster` has none)
+      correct its `HostName` in the SSH config, write `bastion_host`, or use `--no-ssh-config` (a `Cluster` has no SSH config)
     ");
     let with_bastion = format!("{yaml}bastion_host: {{address: gate, user: b}}\n");
     for host in [no_way, by_ssh] {
