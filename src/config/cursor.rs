@@ -118,9 +118,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// True for a list that has items.
+    /// True for a list, also for one without items.
     pub(super) fn is_list(&self) -> bool {
-        matches!(self.value(), Some(Value::List(items)) if !items.is_empty())
+        matches!(self.value(), Some(Value::List(_)))
     }
 
     /// The entries of a mapping, the last of equal keys; none when it is something else.

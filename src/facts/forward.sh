@@ -32,8 +32,11 @@ legacy() {
 legacy ip /proc/net/ip_tables_names iptables
 legacy ip6 /proc/net/ip6_tables_names ip6tables
 
+# A part of the kernel, or a module that was loaded.
+has_nftables() { [ -d /sys/module/nf_tables ] || grep -q ' nf_tables_newtable' /proc/kallsyms; }
+
 # The chain of iptables-nft is one of them.
-if [ -d /sys/module/nf_tables ]; then
+if has_nftables; then
   timeout 10 nft list chains 2>/dev/null | awk '
     $1 == "table" { family = $2; table = $3 }
     $1 == "chain" { chain = $2 }

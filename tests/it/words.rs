@@ -1,7 +1,5 @@
 //! Words that an engineer who knows Kubernetes stumbles over are kept out of the code, the help and the documents.
-//! `tests/words.txt` lists them with what to say instead; its list only grows. What is written already is allowed, file
-//! by file, in `tests/words-allowed.txt`; these numbers only shrink: `UPDATE_WORDS=1 cargo nextest run --test it words::`
-//! lowers them.
+//! `tests/words.txt` lists them with what to say instead; its list only grows.
 
 use std::{
     collections::BTreeMap,
@@ -12,9 +10,6 @@ use std::{
 
 /// How many words and phrases there are at least.
 const AT_LEAST: usize = 52;
-
-/// How often all of them are written at most.
-const AT_MOST: usize = 1_317;
 
 /// Folders of copies: their originals are read.
 const COPIES: [&str; 2] = ["deploy/chart/crds", "deploy/chart/files"];
@@ -88,53 +83,25 @@ fn written() -> BTreeMap<(String, String), usize> {
     found
 }
 
-/// `src/plan/step.rs | anew | 2`, a line each.
-fn allowed() -> BTreeMap<(String, String), usize> {
-    let text = read(&root().join("tests/words-allowed.txt"));
-    let rows = text.lines().filter(|line| !line.starts_with('#'));
-    let rows = rows.map(|line| {
-        let mut parts = line.split(" | ");
-        let mut next = || parts.next().expect("three parts").to_owned();
-        let (file, word) = (next(), next());
-        ((file, word), next().parse().expect("a number"))
-    });
-    rows.collect()
-}
-
 #[test]
-fn no_file_has_more_of_the_words_than_it_had() {
-    let (written, mut allowed) = (written(), allowed());
-    if std::env::var_os("UPDATE_WORDS").is_some() {
-        for (place, count) in &mut allowed {
-            *count = (*count).min(written.get(place).copied().unwrap_or_default());
-        }
-        allowed.retain(|_, count| *count > 0);
-        let mut text = "# Written before the word was banned: file, word, how often. The numbers only shrink.\n".to_owned();
-        for ((file, word), count) in &allowed {
-            let _ = writeln!(text, "{file} | {word} | {count}");
-        }
-        fs::write(root().join("tests/words-allowed.txt"), text).expect("it is written");
-    }
+fn no_file_has_one_of_the_words() {
     let banned: BTreeMap<_, _> = banned().into_iter().collect();
-    let mut more = String::new();
-    for ((file, word), count) in &written {
-        let most = allowed
-            .get(&(file.clone(), word.clone()))
-            .copied()
-            .unwrap_or_default();
-        if *count > most {
-            let _ = writeln!(
-                more,
-                "{file}: `{word}` {count} times, {most} before; say {}",
-                banned[word]
-            );
-        }
+    let mut found = String::new();
+    for ((file, word), count) in &written() {
+        let _ = writeln!(
+            found,
+            "{file}: `{word}`, {count} times; say {}",
+            banned[word]
+        );
     }
-    assert!(more.is_empty(), "words that CONTRIBUTING.md bans:\n{more}");
+    assert!(
+        found.is_empty(),
+        "words that CONTRIBUTING.md bans:\n{found}"
+    );
 }
 
 #[test]
-fn the_list_only_grows_and_what_is_allowed_only_shrinks() {
+fn the_list_only_grows() {
     let banned = banned();
     assert!(banned.len() >= AT_LEAST, "{}", banned.len());
     assert!(
@@ -142,6 +109,4 @@ fn the_list_only_grows_and_what_is_allowed_only_shrinks() {
             .iter()
             .all(|(word, instead)| !word.is_empty() && !instead.is_empty())
     );
-    let all: usize = allowed().values().sum();
-    assert!(all <= AT_MOST, "{all}");
 }
