@@ -224,7 +224,6 @@ fn words(line: &str) -> (Vec<String>, String) {
                 word.extend(chars.next());
                 is_word = true;
             }
-            (Some(_), c) => word.push(c),
             (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
             (None, c) if c.is_whitespace() => {
                 if is_word || !word.is_empty() {
@@ -232,7 +231,7 @@ fn words(line: &str) -> (Vec<String>, String) {
                 }
                 is_word = false;
             }
-            (None, c) => word.push(c),
+            (Some(_) | None, c) => word.push(c),
         }
     }
     // What comes before it are other commands: `cd x && rke-operator`, `sudo rke-operator`.

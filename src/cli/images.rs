@@ -160,14 +160,7 @@ pub(super) async fn save(args: &ImagesSave, session: &Session) -> Result<u8, Cli
         .map(|name| (familiar(name), name))
         .collect();
     let source = Source::of(args, &kept, &environment).await?;
-    if matches!(source, Source::Registries(_)) {
-        for error in proxy::unusable_for_downloads() {
-            let hints = error.hints();
-            let hint = hints.first().map_or("", |hint| &**hint);
-            let text = format!("{error}: registries are reached without it; {hint}");
-            session.screen.warn(&text);
-        }
-    }
+    source.warn_of_proxies(session);
     let target = args.output.clone();
     let mut writer = blocking(session, move || BundleWriter::begin(&target)).await?;
     if writer.bytes() > 0 {
@@ -238,6 +231,19 @@ enum Source {
 }
 
 impl Source {
+    /// Of the proxies that cannot be used for registries.
+    fn warn_of_proxies(&self, session: &Session) {
+        if !matches!(self, Self::Registries(_)) {
+            return;
+        }
+        for error in proxy::unusable_for_downloads() {
+            let hints = error.hints();
+            let hint = hints.first().map_or("", |hint| &**hint);
+            let text = format!("{error}: registries are reached without it; {hint}");
+            session.screen.warn(&text);
+        }
+    }
+
     async fn of(
         args: &ImagesSave,
         intent: &Intent,

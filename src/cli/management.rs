@@ -85,7 +85,7 @@ pub(super) async fn client(
         config.map_err(|error| unusable(&error))?
     };
     let own = config.proxy_url.take();
-    config.proxy_url = match own.filter(|proxy| proxy::is_of_kubeconfig(proxy)) {
+    config.proxy_url = match own.filter(proxy::is_of_kubeconfig) {
         Some(proxy) => Some(proxy::usable(&proxy.to_string(), Named::Kubeconfig)?),
         // No proxy leads from a pod to the API server of its cluster.
         None if config.cluster_url.host() == Some(IN_CLUSTER) => None,

@@ -249,12 +249,16 @@ mod tests {
     use super::*;
     use crate::error::with_causes;
 
+    fn uri(text: &str) -> Uri {
+        text.parse().unwrap()
+    }
+
     fn among_these(variables: &[(&str, &str)], server: &str) -> Result<Option<String>, ProxyError> {
         let variable = |name: &str| {
             let mut found = variables.iter().filter(|(known, _)| *known == name);
             found.next().map(|(_, value)| (*value).to_owned())
         };
-        let proxy = among(&variable, &server.parse().unwrap())?;
+        let proxy = among(&variable, &uri(server))?;
         Ok(proxy.map(|proxy| proxy.to_string()))
     }
 

@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Dsa,
     /// Damaged, or of another kind that is not supported.
     Broken,
-    /// A key in the format of PuTTY that cannot be read.
+    /// A key in the format of `PuTTY` that cannot be read.
     Putty,
     /// All in one line, or with `\n` as it is written.
     OneLine,
@@ -83,9 +83,13 @@ pub fn unlock(
         let plain = old.decrypt(passphrase)?;
         decode_secret_key(plain.expose(), None).map_err(|_| NotUnlocked::Unreadable)?
     } else if let Ok(key) = PrivateKey::from_openssh(text.trim()) {
-        key.decrypt(passphrase).map_err(|error| match error {
-            ssh_key::Error::Crypto => NotUnlocked::Wrong,
-            _ => NotUnlocked::Unreadable,
+        let is_wrong = |error| matches!(error, ssh_key::Error::Crypto);
+        key.decrypt(passphrase).map_err(|error| {
+            if is_wrong(error) {
+                NotUnlocked::Wrong
+            } else {
+                NotUnlocked::Unreadable
+            }
         })?
     } else {
         decode_secret_key(text, Some(passphrase)).map_err(|error| not_unlocked(&error))?
@@ -98,11 +102,13 @@ pub fn unlock(
 /// Of a key in PKCS#8: a wrong passphrase fails to decrypt, or, once in 256 times, decrypts to what is no key.
 fn not_unlocked(error: &KeyError) -> NotUnlocked {
     use pkcs8::{Error, pkcs5::Error::DecryptFailed};
-    match error {
-        KeyError::Pkcs8(Error::EncryptedPrivateKey(DecryptFailed) | Error::Asn1(_)) => {
-            NotUnlocked::Wrong
-        }
-        _ => NotUnlocked::Unreadable,
+    if matches!(
+        error,
+        KeyError::Pkcs8(Error::EncryptedPrivateKey(DecryptFailed) | Error::Asn1(_))
+    ) {
+        NotUnlocked::Wrong
+    } else {
+        NotUnlocked::Unreadable
     }
 }
 
@@ -162,11 +168,18 @@ fn not_private(text: &str) -> Kind {
 
 /// The public half stands in it in the clear.
 fn of_openssh(key: &PrivateKey) -> Kind {
-    match key.algorithm() {
-        Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256 => Kind::Token,
-        Algorithm::Dsa => Kind::Dsa,
-        _ if key.is_encrypted() => Kind::Encrypted,
-        _ => Kind::Usable,
+    let algorithm = key.algorithm();
+    if matches!(
+        algorithm,
+        Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256
+    ) {
+        Kind::Token
+    } else if algorithm == Algorithm::Dsa {
+        Kind::Dsa
+    } else if key.is_encrypted() {
+        Kind::Encrypted
+    } else {
+        Kind::Usable
     }
 }
 

@@ -53,7 +53,7 @@ impl HostPatterns {
             let mut words = words.filter(|word| !word.is_empty());
             match keyword.to_ascii_lowercase().as_str() {
                 "host" => {
-                    patterns.extend(words.map(|word| word.trim_start_matches('!').to_owned()))
+                    patterns.extend(words.map(|word| word.trim_start_matches('!').to_owned()));
                 }
                 "match" if words.clone().all(|word| word.eq_ignore_ascii_case("all")) => {}
                 "canonicalizehostname" if words.all(|word| word.eq_ignore_ascii_case("no")) => {}

@@ -313,7 +313,7 @@ async fn many_nodes_are_asked_about_at_once() {
         let script = script.replace("exec", &format!("echo >> '{}'\nexec", count.display()));
         fs::write(&ssh, script).unwrap();
     };
-    let nodes: String = (0..250)
+    let nodes: Vec<String> = (0..250)
         .map(|number| {
             let (address, role) = match number {
                 0 => ("n0".to_owned(), "[controlplane, etcd]"),
@@ -325,7 +325,10 @@ async fn many_nodes_are_asked_about_at_once() {
         .collect();
     site.context.write(
         "cluster.yml",
-        &format!("nodes:\n{nodes}ssh_key_path: ~/.ssh/id_rsa\n{REST}"),
+        &format!(
+            "nodes:\n{}ssh_key_path: ~/.ssh/id_rsa\n{REST}",
+            nodes.concat()
+        ),
     );
     let patterns = "Host n12?\n  User other\nHost gate\n  ProxyJump none\nHost *\n  User rke\n  ProxyJump gate\n";
     counted(patterns);

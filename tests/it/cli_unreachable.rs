@@ -188,17 +188,15 @@ fn a_state_that_others_may_read_is_a_warning() {
 
 /// A cluster that has a state, and none of whose nodes answers.
 fn cluster() -> Context {
-    let mut nodes = String::new();
-    for node in 1..=5 {
+    let nodes = (1..=5).map(|node| {
         let roles = if node <= 3 {
             "[controlplane, etcd]"
         } else {
             "[worker]"
         };
-        nodes.push_str(&format!(
-            "- {{address: 127.0.0.{node}, port: 1, user: rke, hostname_override: n{node}, role: {roles}}}\n"
-        ));
-    }
+        format!("- {{address: 127.0.0.{node}, port: 1, user: rke, hostname_override: n{node}, role: {roles}}}\n")
+    });
+    let nodes = nodes.collect::<Vec<_>>().concat();
     let (_, rest) = FIVE.split_once("network:").unwrap();
     let context = Context::with(&format!("cluster_name: a\nnodes:\n{nodes}network:{rest}"));
     let mut state = state();

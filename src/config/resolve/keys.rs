@@ -523,10 +523,9 @@ impl<'a> Keys<'a> {
         file: &str,
         found: &mut Found,
     ) -> Option<SshKey> {
-        let kind = match kind(&key.pem) {
-            Kind::Encrypted if self.sources.cannot_decrypt(&key) => Kind::Locked,
-            kind => kind,
-        };
+        let kind = kind(&key.pem);
+        let is_locked = kind == Kind::Encrypted && self.sources.cannot_decrypt(&key);
+        let kind = if is_locked { Kind::Locked } else { kind };
         let Some(problem) = unusable(&key, kind, at, file) else {
             return Some(key);
         };

@@ -21,7 +21,7 @@ pub(in crate::config) struct Key {
     /// What an object's schema bounds.
     pub(in crate::config) bounds: Bounds,
     /// Of a section, in whose place a list of sections may stand in a file: their keys. An object has no list there.
-    pub(in crate::config) as_list: Option<&'static [Key]>,
+    pub(in crate::config) as_list: Option<&'static [Self]>,
     pub(in crate::config) answer: Answer,
     /// One line of documentation.
     pub(in crate::config) doc: &'static str,
@@ -218,7 +218,7 @@ impl Key {
         self
     }
 
-    pub(super) const fn or_list(self, keys: &'static [Key]) -> Self {
+    pub(super) const fn or_list(self, keys: &'static [Self]) -> Self {
         Self {
             as_list: Some(keys),
             ..self
