@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::{
-    ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum,
+    ArgAction, ArgGroup, Args, CommandFactory as _, Parser, Subcommand, ValueEnum,
     builder::{FalseyValueParser, OsStringValueParser, TypedValueParser as _},
 };
 use ipnet::IpNet;
@@ -41,6 +41,15 @@ pub struct Cli {
     /// What every command takes.
     #[command(flatten)]
     pub global: Global,
+}
+
+impl Cli {
+    /// The whole command line, with what each command has from those above it.
+    pub(super) fn built() -> clap::Command {
+        let mut root = Self::command();
+        root.build();
+        root
+    }
 }
 
 /// What every command takes.
@@ -1399,8 +1408,7 @@ mod tests {
             "src/plan/render.rs",
             "src/operator/mod.rs",
         ];
-        let mut cli = Cli::command();
-        cli.build();
+        let cli = Cli::built();
         let names = ["up", "plan", "remove"];
         let commands = names.map(|name| format!("rke-operator {name}"));
         let of_run = names.map(|name| cli.find_subcommand(name).unwrap());

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 use serde::Deserialize;
 
 use super::{
@@ -30,9 +30,7 @@ const MAX_CONFIG: usize = 4 << 20;
 
 /// Runs it: a candidate a line, each in the place of the whole word at the end of the line.
 pub(super) async fn complete(args: &Complete) -> Result<u8, CliError> {
-    let mut root = Cli::command();
-    root.build();
-    let Some(wanted) = Wanted::at(&root, &args.line) else {
+    let Some(wanted) = Wanted::at(&Cli::built(), &args.line) else {
         return Ok(NOT_OURS);
     };
     let names = match wanted.what {
@@ -278,12 +276,6 @@ fn named(text: &str) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    fn root() -> Command {
-        let mut root = Cli::command();
-        root.build();
-        root
-    }
-
     fn offered(root: &Command, line: &str) -> Option<String> {
         let names = ["n1", "n2", "other"].map(str::to_owned);
         let wanted = Wanted::at(root, line)?;
@@ -295,7 +287,7 @@ mod tests {
 
     #[test]
     fn names_are_offered_where_one_is_written() {
-        let root = root();
+        let root = Cli::built();
         for (line, wanted) in [
             ("rke-operator up --lose ", Some("n1 n2 other")),
             ("rke-operator up --lose n", Some("n1 n2")),
@@ -344,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_config_that_is_named_is_read() {
-        let root = root();
+        let root = Cli::built();
         for (line, config) in [
             ("rke-operator up --lose ", None),
             (

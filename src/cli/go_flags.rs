@@ -184,17 +184,10 @@ pub(super) fn takes_value(arg: &Arg) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
     use proptest::prelude::*;
 
     use super::*;
     use crate::cli::args::Cli;
-
-    fn root() -> Command {
-        let mut root = Cli::command();
-        root.build();
-        root
-    }
 
     fn answer(_: &str, flag: &str) -> Option<Answer> {
         match flag {
@@ -217,7 +210,7 @@ mod tests {
 
     #[test]
     fn flags_as_go_writes_them_are_read() {
-        let root = root();
+        let root = Cli::built();
         for (line, becomes) in [
             ("up -config f", "up --config f"),
             ("up -config=f", "up --config=f"),
@@ -266,7 +259,7 @@ mod tests {
 
     /// A command, words of clap's own form with their values, and what comes after `--`.
     fn line() -> impl Strategy<Value = Vec<String>> {
-        let root = root();
+        let root = Cli::built();
         let mut commands = Vec::new();
         collect(&root, &mut Vec::new(), &mut commands);
         let value = prop_oneof![
@@ -337,14 +330,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_clap_reads_is_not_changed(words in line()) {
-            prop_assert_eq!(normal(&root(), &words), words);
+            prop_assert_eq!(normal(&Cli::built(), &words), words);
         }
 
         #[test]
         fn a_second_time_changes_nothing(words in proptest::collection::vec(
             "(up|etcd|snapshot-save|config|--|-{1,2}(config|debug|name|s3|local|o|yo|print)(=(true|false|x))?|x)", 0..8,
         )) {
-            let root = root();
+            let root = Cli::built();
             let once = normal(&root, &words);
             prop_assert_eq!(normal(&root, &once), once);
         }

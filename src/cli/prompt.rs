@@ -1,5 +1,5 @@
 //! Questions to the user: whether to trust a host key, to disturb what a plan disturbs, to remove a cluster. Without a
-//! terminal no question is asked, and the answer is never "yes".
+//! terminal nothing is prompted, and the answer is never "yes".
 
 use std::{io::IsTerminal, sync::Arc};
 

@@ -5,7 +5,7 @@ mod json;
 
 use std::fmt::Write as _;
 
-use clap::{Arg, CommandFactory};
+use clap::Arg;
 use serde_json::Value;
 
 use super::{
@@ -120,8 +120,7 @@ fn type_of(field: &Value) -> String {
 }
 
 fn command_line() -> String {
-    let mut root = Cli::command();
-    root.build();
+    let root = Cli::built();
     let mut page = format!(
         "{NOTE}\n\n# The command line\n\n{}. [json.md](json.md) describes what `-o json` prints.\n",
         about(&root)

@@ -36,7 +36,7 @@ const AT_ONCE: usize = 8;
 const ONE: Duration = Duration::from_secs(5);
 /// All of them.
 const ALL: Duration = Duration::from_secs(30);
-/// So many machines are asked about one by one: what the files say is not looked into.
+/// Up to this many machines are queried one by one, without parsing the configuration files.
 const FEW: usize = 16;
 /// No file of the configuration is that long.
 const MAX_BYTES: usize = 1 << 20;

@@ -175,9 +175,7 @@ impl Row {
 
 /// Without Go's forms of flags.
 fn normalised(rows: &[Row], arguments: Vec<OsString>) -> Vec<OsString> {
-    let mut root = Cli::command();
-    root.build();
-    go_flags::normalised(&root, arguments, |at, flag| {
+    go_flags::normalised(&Cli::built(), arguments, |at, flag| {
         let row = rows.iter().find(|row| row.is_about(at, flag))?;
         Some(if row.instead.is_some() {
             Answer::Refused
@@ -238,8 +236,7 @@ fn has_flag(at: &str, flag: &str) -> bool {
 
 /// The error without suggestions of what the help does not show.
 fn visible(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    let mut root = Cli::command();
-    root.build();
+    let root = Cli::built();
     let (_, command) = named(&root, arguments);
     let names = command.get_subcommands().filter(|it| !it.is_hide_set());
     let mut shown: Vec<String> = names.map(|it| it.get_name().to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Private keys as their files have them: of which kind one is, and how one with a passphrase is decrypted. Pure.
+//! Private keys in the formats of their files: recognises the format, and decrypts keys that have a passphrase. Pure.
 //!
 //! `russh` reads the formats. It takes every key in the oldest one (`DEK-Info`, as `ssh-keygen -m PEM` encrypts) for an
 //! RSA key with AES-128, so that format is decrypted here.
@@ -112,7 +112,7 @@ fn not_unlocked(error: &KeyError) -> NotUnlocked {
     }
 }
 
-/// Of which kind a text is.
+/// The kind of key that a text contains.
 pub(super) fn kind(pem: &Secret<String>) -> Kind {
     let text = pem.expose().trim();
     let putty = text.starts_with("PuTTY-User-Key-File-");

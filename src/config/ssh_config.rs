@@ -477,7 +477,7 @@ impl SshConfig {
         self.hosts.insert(query, host);
     }
 
-    /// How many machines were asked about.
+    /// How many machines the queries named.
     pub fn number(&self) -> usize {
         self.hosts.len()
     }

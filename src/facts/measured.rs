@@ -76,7 +76,7 @@ impl MeasureRequest {
 pub struct Measured {
     /// About how long a question and its answer are under way.
     pub trip: Duration,
-    /// The same of each bastion host on the way, in the order in which they are passed.
+    /// The same of each bastion host on the way, in the order of the connection.
     pub bastion_trips: Vec<Duration>,
     /// The disk of [`MeasureRequest::disk`].
     pub disk: DiskSpeed,

@@ -343,7 +343,7 @@ fn is_no_member(name: &NodeName, have: &Actual) -> bool {
 }
 
 /// The roles of a node of the intent: those that it shall have, and former ones until it is seen without
-/// them. They determine which nodes are asked about etcd, and through which nodes.
+/// them. They determine which nodes are queried for etcd, and through which nodes.
 fn roles(
     known: &ClusterState,
     name: &NodeName,
