@@ -230,7 +230,7 @@ fn a_state_that_cannot_be_read(site: &Site) {
                 &["plan", "--recover", &id],
                 &["remove", "--force"],
             ] {
-                let words = ["the state in", STATE, "cannot be read", "recovery"];
+                let words = ["the state in", STATE, "cannot be read", "recover it"];
                 let run = refused(site, args, 1, &words);
                 assert!(!run.stderr.contains("PRIVATE KEY"), "{}", run.stderr);
                 let now = fs::read(site.path(STATE)).expect("the state");

@@ -209,7 +209,7 @@ fn a_node_waits_for_its_cloud_and_everybody_may_do_everything() {
         up.join().expect("up ends").well()
     });
     let said = [up.stdout, up.stderr].concat();
-    assert!(said.contains("no node takes pods"), "{said}");
+    assert!(said.contains("no node accepts pods"), "{said}");
     assert!(!said.contains("[Global]"), "{said}");
     goes_up(&site);
     assert_eq!(get("deploy/coredns", "{.status.availableReplicas}"), "1");
