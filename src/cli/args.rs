@@ -387,7 +387,7 @@ pub struct Doctor {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Write no temporary file to measure the disks of etcd nodes, and start no container to read the packet filter
+    /// Start no container, which measures the disks of etcd nodes and reads the packet filter
     #[arg(long)]
     pub no_write: bool,
     /// Accept unknown SSH host keys for this run only

@@ -1,9 +1,5 @@
-# Reads, as root, which chains drop what the node forwards unless one of their rules accepts it. Changes nothing, and loads
-# no module: tables that the kernel does not have are not asked for. Each argument is `range=NETWORK`, one of pods.
-PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
-LC_ALL=C
-export PATH LC_ALL
-
+# Reads, as root and after `disk.sh`, which chains drop what the node forwards unless one of their rules accepts it. Changes nothing, and loads
+# no module: tables that the kernel does not have are not read. Each argument is `range=NETWORK`, one of pods.
 ranges=
 add_range() { ranges="$ranges -e $1"; }
 each range add_range "$@"
@@ -11,6 +7,11 @@ each range add_range "$@"
 # Rules that know the links or the range of pods are made for them, whatever they do.
 # shellcheck disable=SC2086 # Each is a word.
 knows_pods() { grep -qF -e cni0 -e flannel -e cali -e KUBE-FORWARD $ranges; }
+
+[ -n "$ranges" ] || {
+  echo @@end
+  exit
+}
 
 echo @@iptables
 version=$(timeout 5 iptables --version 2>/dev/null)

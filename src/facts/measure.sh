@@ -1,32 +1,8 @@
-# Measures what a survey does not tell: how long the disk takes for what etcd writes, how long packets to other nodes
-# may be, and whether datagrams arrive there. Each argument is `kind=word`. Nothing is left on the node: the one file that is written has no name.
+# Measures what a survey does not tell: how long packets to other nodes may be, and whether datagrams arrive there. Each
+# argument is `kind=word`. Writes nothing.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 LC_ALL=C
 export PATH LC_ALL
-
-# 100 writes as etcd makes them, each waited for, on the disk that has this folder: in a folder of the user's.
-echo @@disk
-disk() {
-  folder=$1
-  until [ -d "$folder" ]; do folder=$(dirname "$folder"); done
-  device=$(stat -Lc %d "$folder" 2>/dev/null)
-  for place in "$HOME" /var/tmp /tmp; do
-    [ -n "$place" ] && [ "$(stat -Lc %d "$place" 2>/dev/null)" = "$device" ] || continue
-    file=$(mktemp "$place/.rke-operator.XXXXXX" 2>/dev/null) || continue
-    exec 3>>"$file"
-    rm -f "$file"
-    # etcd writes where room was made before.
-    dd if=/dev/zero of=/dev/fd/3 bs=2300 count=100 conv=notrunc,fsync 2>/dev/null || return 0
-    for at in $(seq 0 99); do
-      dd if=/dev/zero of=/dev/fd/3 bs=2300 count=1 seek="$at" oflag=dsync conv=notrunc 2>&1 |
-        sed -n 's/.* copied, \([0-9.e-]*\) s.*/\1/p'
-    done
-    exec 3>&-
-    return 0
-  done
-  echo elsewhere
-}
-each disk disk "$@"
 
 # Each is `address/bytes`. What answers short packets and no long ones is behind a way that drops them; then the length
 # that passes.

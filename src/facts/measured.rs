@@ -15,24 +15,20 @@ use super::{
 };
 use crate::model::{NodeName, PeerPort, RegistryLogin};
 
-/// The script: unprivileged, one round trip. It writes where [`MeasureRequest::disk`] says so.
+/// The script for the network: unprivileged, one round trip; it writes nothing.
 pub const SCRIPT: &str = concat!(
     include_str!("each.sh"),
     include_str!("udp.sh"),
     include_str!("measure.sh")
 );
 
-/// The same for root, who writes next to the folder itself: for a disk on which the user has no folder
-/// ([`DiskSpeed::Elsewhere`]). Its only argument is `disk=FOLDER`.
+/// The script for [`MeasureRequest::disk`] and [`MeasureRequest::pods`], for root: it writes next to the folder, where the
+/// user may have none, and reads rules of the kernel.
 pub const ROOT_SCRIPT: &str = concat!(
-    "HOME=${1#disk=}\nuntil [ -d \"$HOME\" ]; do HOME=$(dirname \"$HOME\"); done\nexport HOME\n",
     include_str!("each.sh"),
-    include_str!("udp.sh"),
-    include_str!("measure.sh")
+    include_str!("disk.sh"),
+    include_str!("forward.sh")
 );
-
-/// The script that root runs for [`MeasureRequest::pods`]: it reads rules of the kernel, and changes nothing.
-pub const FORWARD_SCRIPT: &str = concat!(include_str!("each.sh"), include_str!("forward.sh"));
 
 /// The script for a [`ProofRequest`]: unprivileged, about 8 s.
 pub const PROOF: &str = concat!(
@@ -63,11 +59,17 @@ impl MeasureRequest {
     pub fn arguments(&self) -> Vec<String> {
         let packets = self.packets.iter();
         let packets = packets.map(|(address, bytes)| format!("packets={address}/{bytes}"));
-        let disk = self.disk.iter().map(|folder| format!("disk={folder}"));
         let datagrams = self.datagrams.keys();
         let datagrams = datagrams.map(|peer| format!("datagram={peer}"));
         let ports = self.ports.iter().map(|port| format!("port={port}"));
-        disk.chain(packets).chain(datagrams).chain(ports).collect()
+        packets.chain(datagrams).chain(ports).collect()
+    }
+
+    /// The arguments of [`ROOT_SCRIPT`]; empty where it has nothing to do.
+    pub fn root_arguments(&self) -> Vec<String> {
+        let disk = self.disk.iter().map(|folder| format!("disk={folder}"));
+        let pods = self.pods.iter().map(|range| format!("range={range}"));
+        disk.chain(pods).collect()
     }
 }
 
@@ -78,8 +80,9 @@ pub struct Measured {
     pub trip: Duration,
     /// The same of each bastion host on the way, in the order of the connection.
     pub bastion_trips: Vec<Duration>,
-    /// The disk of [`MeasureRequest::disk`].
-    pub disk: DiskSpeed,
+    /// The disk of [`MeasureRequest::disk`]: of a hundred writes of 2300 bytes, each waited for, 99 took no longer. `None`
+    /// where it was not measured.
+    pub disk: Option<Duration>,
     /// Packets that were lost because they are too long.
     pub lost: BTreeSet<LostPackets>,
     /// UDP ports of other nodes from which nothing came back.
@@ -127,10 +130,11 @@ pub struct DroppingChain {
 }
 
 impl Forwarding {
-    /// What [`FORWARD_SCRIPT`] printed. `None` when it was cut off.
+    /// What [`ROOT_SCRIPT`] printed. `None` when it was cut off, or had no range.
     pub fn parse(output: &str) -> Option<Self> {
         let sections = sections(output);
         sections.get("end")?;
+        sections.get("dropping")?;
         let text = |name: &str| sections.get(name).map_or("", String::as_str);
         let version = text("iptables").trim();
         // Releases before there was a choice do not say which.
@@ -162,18 +166,6 @@ fn dropping(line: &str) -> Option<DroppingChain> {
         table: (*table).to_owned(),
         chain: (*chain).to_owned(),
     })
-}
-
-/// How fast a disk is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DiskSpeed {
-    /// It was not measured, or the node has no program for it.
-    #[default]
-    Unknown,
-    /// The user has no folder on it, and root could not write to it either.
-    Elsewhere,
-    /// Of a hundred writes of 2300 bytes, each waited for, 99 took no longer.
-    Writes(Duration),
 }
 
 /// Packets to another node that do not arrive, while short ones do.
@@ -208,7 +200,6 @@ impl Measured {
             text.lines().map(str::trim)
         };
         Some(Self {
-            disk: disk(lines("disk")),
             lost: lines("packets").filter_map(lost).collect(),
             unanswered: lines("unanswered").filter_map(unanswered).collect(),
             taken: lines("taken")
@@ -219,16 +210,15 @@ impl Measured {
     }
 }
 
-fn disk<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> DiskSpeed {
-    if lines.clone().any(|line| line == "elsewhere") {
-        return DiskSpeed::Elsewhere;
-    }
+/// How long the disk took, of what [`ROOT_SCRIPT`] printed.
+pub fn disk(output: &str) -> Option<Duration> {
+    let sections = sections(output);
+    let lines = sections.get("disk")?.lines().map(str::trim);
     let took = lines.filter_map(|line| Duration::try_from_secs_f64(line.parse().ok()?).ok());
     let mut took: Vec<Duration> = took.collect();
     took.sort_unstable();
     let place = (took.len() * 99).div_ceil(100).saturating_sub(1);
-    took.get(place)
-        .map_or(DiskSpeed::Unknown, |slow| DiskSpeed::Writes(*slow))
+    took.get(place).copied()
 }
 
 /// `192.0.2.7/8472 silent`.
@@ -393,51 +383,35 @@ mod tests {
         Measured::parse(&text).expect("a whole answer")
     }
 
-    #[test]
-    fn the_disk_of_this_machine_is_measured_and_nothing_stays() {
-        let home = tempfile::tempdir().unwrap();
-        let output = Command::new("sh")
-            .args([
-                "-c",
-                SCRIPT,
-                "sh",
-                &format!("disk={}", home.path().display()),
-            ])
-            .env("HOME", home.path())
-            .output()
-            .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let measured = Measured::parse(&text).unwrap();
-        assert!(
-            matches!(measured.disk, DiskSpeed::Writes(took) if !took.is_zero()),
-            "{text}"
-        );
-        assert_eq!(home.path().read_dir().unwrap().count(), 0);
-    }
-
     /// A folder that does not exist yet is on the disk of the one above it; nothing stays there.
     #[test]
-    fn root_writes_next_to_the_folder_itself() {
+    fn the_disk_is_measured_next_to_the_folder_and_nothing_stays() {
         let disk = tempfile::tempdir().unwrap();
         let folder = format!("disk={}/lib/etcd", disk.path().display());
         let output = Command::new("sh")
             .args(["-c", ROOT_SCRIPT, "sh", &folder])
-            .env("HOME", "/proc")
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let measured = Measured::parse(&text).unwrap();
-        assert!(matches!(measured.disk, DiskSpeed::Writes(_)), "{text}");
+        assert!(
+            super::disk(&text).is_some_and(|took| !took.is_zero()),
+            "{text}"
+        );
+        assert_eq!(Forwarding::parse(&text), None);
         assert_eq!(disk.path().read_dir().unwrap().count(), 0);
     }
 
     #[test]
-    fn a_folder_that_is_not_there_yet_is_on_the_disk_of_the_one_above() {
-        let request = MeasureRequest {
-            disk: Some("/proc/is-not-there/etcd"),
-            ..MeasureRequest::default()
-        };
-        assert_eq!(on_this_machine(&request).disk, DiskSpeed::Elsewhere);
+    fn a_disk_that_cannot_be_written_to_is_not_measured() {
+        let output = Command::new("sh")
+            .args(["-c", ROOT_SCRIPT, "sh", "disk=/proc/is-not-there/etcd"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            (super::disk(&text), text.as_str()),
+            (None, "@@disk\n@@end\n")
+        );
     }
 
     #[test]
@@ -451,12 +425,11 @@ mod tests {
         let told = |slow: usize| {
             let fast = std::iter::repeat_n("0.001", 100 - slow);
             let lines: Vec<&str> = fast.chain(std::iter::repeat_n("0.5", slow)).collect();
-            Measured::parse(&format!("@@disk\n{}\n@@end\n", lines.join("\n")))
+            super::disk(&format!("@@disk\n{}\n@@end\n", lines.join("\n")))
         };
-        let speed = |slow| told(slow).unwrap().disk;
-        assert_eq!(speed(0), DiskSpeed::Writes(Duration::from_millis(1)));
-        assert_eq!(speed(1), DiskSpeed::Writes(Duration::from_millis(1)));
-        assert_eq!(speed(2), DiskSpeed::Writes(Duration::from_millis(500)));
+        assert_eq!(told(0), Some(Duration::from_millis(1)));
+        assert_eq!(told(1), Some(Duration::from_millis(1)));
+        assert_eq!(told(2), Some(Duration::from_millis(500)));
     }
 
     fn peer(address: &str) -> PeerPort {
@@ -589,7 +562,7 @@ mod tests {
         }
         std::fs::write(folder.path().join("ip_tables_names"), tables).unwrap();
         std::fs::create_dir(folder.path().join("nf_tables")).unwrap();
-        let script = FORWARD_SCRIPT
+        let script = ROOT_SCRIPT
             .replace("/proc/net", &root)
             .replace("/sys/module", &root)
             .replace("PATH=$PATH:", &format!("PATH={root}:$PATH:"));
@@ -657,10 +630,11 @@ mod tests {
 
     #[test]
     fn half_an_answer_is_none() {
-        assert_eq!(Measured::parse("@@disk\n0.001\n@@packets\n"), None);
-        let odd = "@@disk\n4.1e-05\nno number\n-1\n@@packets\n192.0.2.7/1500 1400\n192.0.2.8/1500 0\nhello\n@@end\n";
+        assert_eq!(Measured::parse("@@packets\n@@taken\n"), None);
+        let disk = super::disk("@@disk\n4.1e-05\nno number\n-1\n@@end\n");
+        assert_eq!(disk, Some(Duration::from_micros(41)));
+        let odd = "@@packets\n192.0.2.7/1500 1400\n192.0.2.8/1500 0\nhello\n@@end\n";
         let measured = Measured::parse(odd).unwrap();
-        assert_eq!(measured.disk, DiskSpeed::Writes(Duration::from_micros(41)));
         let lost: Vec<_> = measured.lost.iter().map(|it| it.fits).collect();
         assert_eq!(lost, [Some(1400), None]);
     }

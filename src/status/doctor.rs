@@ -14,7 +14,7 @@ use crate::{
     error::{ErrorClass, Explain, distinct, with_causes},
     facts::{
         Actual, HostFacts, HostView, ReachedBy, Unreachable,
-        measured::{DiskSpeed, LostPackets, MeasureRequest, Measured},
+        measured::{LostPackets, MeasureRequest, Measured},
     },
     model::{
         Component, HostAddress, NodeName, RegistryLogin, Role, path, quoted_first, registry_of,
@@ -239,7 +239,6 @@ fn diagnosis(examined: &Examined<'_>, name: &NodeName, node: &NodeIntent) -> Nod
 
 fn machine(facts: &HostFacts, measured: Option<&Measured>, now: Timestamp) -> Machine {
     let (docker, system) = (&facts.docker, &facts.system);
-    let disk = measured.map(|it| it.disk);
     Machine {
         os: system.os.clone(),
         kernel: system.kernel.clone(),
@@ -252,10 +251,7 @@ fn machine(facts: &HostFacts, measured: Option<&Measured>, now: Timestamp) -> Ma
         round_trip_microseconds: measured.map(|it| micros(it.trip)),
         hops: Vec::new(),
         clock_ahead_seconds: ahead(facts, now),
-        fsync_p99_microseconds: match disk {
-            Some(DiskSpeed::Writes(took)) => Some(micros(took)),
-            Some(DiskSpeed::Unknown | DiskSpeed::Elsewhere) | None => None,
-        },
+        fsync_p99_microseconds: measured.and_then(|it| it.disk).map(micros),
         free_bytes: system.free.clone(),
     }
 }
@@ -421,8 +417,8 @@ fn of_measured(examined: &Examined<'_>, name: &NodeName, measured: &Measured) ->
             ..warning(message, hints)
         });
     };
-    match measured.disk {
-        DiskSpeed::Writes(took) if took > SLOW_DISK => warn(
+    if let Some(took) = measured.disk.filter(|took| *took > SLOW_DISK) {
+        warn(
             format!(
                 "its disk with {} is slow: 99 of 100 writes took up to {} ms, and etcd needs {} ms",
                 path::ETCD,
@@ -436,8 +432,7 @@ fn of_measured(examined: &Examined<'_>, name: &NodeName, measured: &Measured) ->
                 ),
                 "`iostat -x 5` on the node shows what else writes to the disk".to_owned(),
             ],
-        ),
-        DiskSpeed::Writes(_) | DiskSpeed::Elsewhere | DiskSpeed::Unknown => {}
+        );
     }
     let mut by_length: BTreeMap<(u32, Option<u32>), Vec<&NodeName>> = BTreeMap::new();
     for LostPackets {
@@ -478,7 +473,7 @@ fn of_measured(examined: &Examined<'_>, name: &NodeName, measured: &Measured) ->
     findings
 }
 
-/// What is measured on each node that answers; on its disk, and by a container, only where it may be written to.
+/// What is measured on each node that answers; by a container only where the node may be written to.
 pub fn requests(want: &Desired, have: &Actual, writes: bool) -> BTreeMap<NodeName, MeasureRequest> {
     let hosts = want.hosts.iter();
     hosts

@@ -71,7 +71,7 @@ impl World {
         let measured = |(name, _, _): (&str, _, _)| {
             let measured = Measured {
                 trip: Duration::from_micros(700),
-                disk: DiskSpeed::Writes(Duration::from_millis(2)),
+                disk: Some(Duration::from_millis(2)),
                 forwarding: Some(forwarding("nft ip filter FORWARD")),
                 ..Measured::default()
             };
@@ -931,7 +931,7 @@ const FAULTS: [Fault; 67] = [
         "The disk of etcd is slow",
         |it| {
             let measured = it.measured.get_mut(&"n1".into()).unwrap();
-            measured.disk = DiskSpeed::Writes(Duration::from_millis(48));
+            measured.disk = Some(Duration::from_millis(48));
         },
         Severity::Warning,
         "99 of 100 writes took up to 48 ms",

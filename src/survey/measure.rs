@@ -4,7 +4,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt as _, future::join_all, stream};
-use ipnet::IpNet;
 use tokio::time::timeout;
 
 use super::read::WIDTH;
@@ -13,8 +12,8 @@ use crate::{
     facts::{
         Unreachable,
         measured::{
-            self, DiskSpeed, FORWARD_SCRIPT, Forwarding, MeasureRequest, Measured, PROOF, Proof,
-            ProofRequest, ROOT_SCRIPT, SCRIPT,
+            self, Forwarding, MeasureRequest, Measured, PROOF, Proof, ProofRequest, ROOT_SCRIPT,
+            SCRIPT,
         },
     },
     host::{HelperContainer, Host, pool::Hosts},
@@ -70,27 +69,17 @@ async fn of(host: &Host, request: &MeasureRequest) -> Measured {
         let refused = refused(host, image, login.as_ref()).await?;
         Some((image.clone(), refused))
     });
-    let measuring = async {
-        let measured = by_script(host, request).await;
-        let disk = match (measured.disk, request.disk) {
-            (DiskSpeed::Elsewhere, Some(folder)) => by_root(host, folder).await,
-            (disk, _) => disk,
-        };
-        // One container after the other: they have one name.
-        let forwarding = match request.pods {
-            Some(range) => forwarding(host, range).await,
-            None => None,
-        };
-        Measured {
-            disk,
-            forwarding,
-            ..measured
-        }
-    };
-    let (measured, images) = tokio::join!(Box::pin(measuring), join_all(images));
+    let (measured, by_root, images) = tokio::join!(
+        Box::pin(by_script(host, request)),
+        Box::pin(by_root(host, request)),
+        join_all(images)
+    );
+    let by_root = by_root.unwrap_or_default();
     Measured {
         trip: host.trip(),
         bastion_trips: host.bastion_trips().to_vec(),
+        disk: measured::disk(&by_root),
+        forwarding: Forwarding::parse(&by_root),
         refused: images.into_iter().flatten().collect(),
         ..measured
     }
@@ -115,25 +104,16 @@ async fn by_script(host: &Host, request: &MeasureRequest) -> Measured {
     }
 }
 
-/// A disk on which the user has no folder: through a container, as everything that root does on a node. Where that
-/// fails, the disk is not measured.
-async fn by_root(host: &Host, folder: &str) -> DiskSpeed {
-    let log = as_root(host, ROOT_SCRIPT, format!("disk={folder}")).await;
-    let measured = log.and_then(|log| Measured::parse(&log));
-    measured.map_or(DiskSpeed::Elsewhere, |measured| measured.disk)
-}
-
-/// Only root may read the rules of the kernel. Where that fails, nothing is known of them.
-async fn forwarding(host: &Host, pods: IpNet) -> Option<Forwarding> {
-    let log = as_root(host, FORWARD_SCRIPT, format!("range={pods}")).await;
-    Forwarding::parse(&log?)
-}
-
-/// What the script printed.
-async fn as_root(host: &Host, script: &str, argument: String) -> Option<String> {
+/// What root's script printed, in a container, as everything that root does on a node. Where that fails, nothing is known
+/// of it: what prevents a container is found by others.
+async fn by_root(host: &Host, request: &MeasureRequest) -> Option<String> {
+    let arguments = request.root_arguments();
+    if arguments.is_empty() {
+        return None;
+    }
     let measurement = HelperContainer {
-        script: script.to_owned(),
-        arguments: vec![argument],
+        script: ROOT_SCRIPT.to_owned(),
+        arguments,
         limit: SCRIPT_LIMIT,
     };
     let ran = Box::pin(host.run_measurement(&measurement)).await;
