@@ -42,9 +42,24 @@ pub(super) fn loss(host: &NodeName, have: &Actual) -> String {
     } else {
         format!(", and of another Kubernetes: {}", foreign.join(", "))
     };
+    let restarts = have.up(host).filter(|facts| has_our_containerd(facts));
+    let restarts = restarts.map_or_else(String::new, |facts| {
+        format!("; this {}", hosts::containerd_restarts(facts))
+    });
     format!(
-        "the node is cleaned: {etcd}its certificates, logs and what pods keep on it are deleted{foreign}"
+        "the node is cleaned: {etcd}its certificates, logs and what pods keep on it are deleted{foreign}{restarts}"
     )
+}
+
+/// containerd reads a file of the cluster, and restarts when it gets its own back.
+fn has_our_containerd(facts: &HostFacts) -> bool {
+    let ours = [
+        path::CONTAINERD_CONFIG,
+        path::CONTAINERD_DROP_IN,
+        path::FORMER_DROP_IN,
+    ];
+    let files = facts.files.as_ref();
+    files.is_some_and(|files| ours.iter().any(|path| files.contains_key(*path)))
 }
 
 /// What is stopped goes side by side: none of it starts another. etcd goes after what uses it.
@@ -105,22 +120,16 @@ fn restore_containerd(
     id: &ClusterId,
     host: &NodeName,
     facts: &HostFacts,
-    _: &Actual,
+    have: &Actual,
     _: Why,
 ) -> Vec<Step> {
-    let ours = [
-        path::CONTAINERD_CONFIG,
-        path::CONTAINERD_DROP_IN,
-        path::FORMER_DROP_IN,
-    ];
-    let files = facts.files.as_ref();
-    let there = files.is_some_and(|files| ours.iter().any(|path| files.contains_key(*path)));
-    if !there {
+    if !has_our_containerd(facts) {
         return Vec::new();
     }
     let why = "containerd gets its own configuration back";
     let step = Step::on(host, Cause::Leave, why, HostAction::RestoreContainerd).guarded(id);
-    vec![step.disturbing(hosts::containerd_restarts(facts))]
+    // The same words as when the node is cleaned: what was agreed to is not asked again.
+    vec![step.disturbing(loss(host, have))]
 }
 
 fn release(id: &ClusterId, host: &NodeName, _: &HostFacts, _: &Actual, _: Why) -> Vec<Step> {
