@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use crate::{
     desired::Desired,
     error::{ErrorClass, Obstacle},
-    facts::{Actual, Barrier, NoTraffic, Unreachable},
+    facts::{Actual, Barrier, HostView, NoTraffic, Unreachable},
     model::{NodeName, OpenPort, Protocol, quoted_first},
 };
 
 /// How many nodes a message names.
 const NAMED: usize = 5;
 
-/// By the node that tried. Of a node that is not Ready that alone is shown.
+/// By the node that tried. Of a node that is not Ready, or does not answer, that alone is shown: of one that is off the
+/// API says for 40 s that it is Ready.
 pub(crate) fn missing(
     actual: &Actual,
     desired: Option<&Desired>,
@@ -21,9 +22,9 @@ pub(crate) fn missing(
     for pair in actual.cluster.iter().flat_map(|facts| &facts.no_traffic) {
         let nodes = actual.cluster.as_ref().map(|facts| &facts.nodes);
         let ready = |name| {
-            nodes
-                .and_then(|nodes| nodes.get(name))
-                .is_some_and(|node| node.ready)
+            let silent = matches!(actual.hosts.get(name), Some(HostView::Unreachable(_)));
+            let node = nodes.and_then(|nodes| nodes.get(name));
+            !silent && node.is_some_and(|node| node.ready)
         };
         if ready(&pair.from) && ready(&pair.to) {
             by_node.entry(&pair.from).or_default().push(pair);
