@@ -193,11 +193,7 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
     Site::eventually("a recurring one is copied", LIMIT, || {
         let table = site.run(&["etcd", "snapshot-list"]).well().stdout;
         let row = |line: &str| line.starts_with("bucket") && line.contains("schedule");
-        table.lines().any(row)
-            && site
-                .run(&["status"])
-                .stdout
-                .contains("the newest copy is of")
+        table.lines().any(row) && site.run(&["status"]).stdout.contains("newest copy of")
     });
 
     let inspected = site.node().sh(&inspect).expect("a container");

@@ -554,7 +554,7 @@ fn invariant_05_a_living_cluster_is_rolled_one_at_a_time() {
         rolls,
         [
             ("etcd", 1, "n2 n3 n1".to_owned()),
-            ("control plane", 1, "n1 n2 n3".to_owned()),
+            ("controlplane", 1, "n1 n2 n3".to_owned()),
             ("kubelets", 1, "n1 n2 n3".to_owned()),
             ("snapshots", 3, "n1 n2 n3".to_owned()),
         ]

@@ -106,7 +106,7 @@ fn a_lost_claim_is_taken_again_before_anything_else_is_planned() {
         },
     );
     let have = world.observe(&shell);
-    assert!(stages(&plan_up(&want, &have).unwrap()).contains(&"control plane"));
+    assert!(stages(&plan_up(&want, &have).unwrap()).contains(&"controlplane"));
     let HostView::Reachable(facts) = world.truth.hosts.get_mut(&name).unwrap() else {
         panic!("it answers");
     };

@@ -106,10 +106,10 @@ pub fn snapshots(snapshots: &SnapshotStatus) -> String {
         Some(CopyStatus { newest: None, .. }) => "; no copy yet".to_owned(),
         Some(CopyStatus {
             newest: Some(copy), ..
-        }) => format!("; the newest copy is of {}", shown(copy.taken_at)),
+        }) => format!("; newest copy of {}", shown(copy.taken_at)),
     };
     format!(
-        "the newest: {} on {}, {grade}{copied}; taken on {nodes}",
+        "newest of {} on {}, {grade}{copied}; taken on {nodes}",
         shown(newest.taken_at),
         newest.node
     )

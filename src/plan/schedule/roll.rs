@@ -31,7 +31,7 @@ const ETCD: Roll = Roll {
 };
 
 const CONTROL_PLANES: Roll = Roll {
-    stage: "control plane",
+    stage: "controlplane",
     components: &[
         Component::ApiServer,
         Component::ControllerManager,
