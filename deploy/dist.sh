@@ -57,8 +57,8 @@ has_target() { [[ -d $(rustc --print target-libdir --target "$1") ]]; }
 for target in "${targets[@]}"; do
   need "Rust's library for $target: rustup target add $target" has_target "$target"
 done
-need 'cargo-zigbuild, which links for other machines: pip install cargo-zigbuild' cargo zigbuild --help
-need 'zig, its linker: pip install ziglang' has_zig
+need 'cargo-zigbuild, which compiles C for other machines: pip install cargo-zigbuild' cargo zigbuild --help
+need 'zig, its compiler: pip install ziglang' has_zig
 need 'cargo-cyclonedx, which writes SBOMs: cargo install --locked cargo-cyclonedx' cargo cyclonedx --version
 need 'helm 3 or later: https://helm.sh/docs/intro/install, or name another in HELM' "${helm[@]}" version
 need 'readelf, which shows whether a program is static: binutils' readelf --version
@@ -72,15 +72,21 @@ version=$(sed -nE '0,/^version = "(.+)"$/s//\1/p' Cargo.toml)
 repository=$(sed -nE 's/^repository = "(.+)"$/\1/p' Cargo.toml)
 # Names of files on this machine are not part of a release.
 paths="--remap-path-prefix=$PWD=/$name --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+# As in program.sh. Rust's own linker has these flags, and zig's does not; its musl reads packed relocations.
+smaller='-C linker=rust-lld -C link-arg=--icf=all -C link-arg=--ignore-data-address-equality -C link-arg=--pack-dyn-relocs=relr'
 rm -rf "$dist"
 mkdir -p "$dist"
 
 for target in "${targets[@]}"; do
   file="$name-$version-linux-$(architecture "$target")"
-  RUSTFLAGS="${RUSTFLAGS:-} $paths" cargo zigbuild --release --locked --target "$target" --bin "$name"
+  RUSTFLAGS="${RUSTFLAGS:-} $paths $smaller" cargo zigbuild --release --locked --target "$target" --bin "$name"
   install -m 755 "$built/$target/release/$name" "$dist/$file"
   if readelf --program-headers "$dist/$file" | grep -q INTERP; then
     echo "$dist/$file is not static: it wants a loader" >&2
+    exit 1
+  fi
+  if [[ ${target%%-*} == "$(uname -m)" ]] && ! "$dist/$file" --version >/dev/null; then
+    echo "$dist/$file does not run" >&2
     exit 1
   fi
   # Of this package alone, and not of the tests and benchmarks of the workspace.

@@ -413,7 +413,7 @@ const DIST: &[(&str, &str)] = &[
         case "$1 $2" in
         'zigbuild --release')
             mkdir -p "$CARGO_TARGET_DIR/$target/release"
-            echo "$target" > "$CARGO_TARGET_DIR/$target/release/rke-operator" ;;
+            printf '#!/bin/sh\n# %s\nexit %s\n' "$target" "${ENDS:-0}" > "$CARGO_TARGET_DIR/$target/release/rke-operator" ;;
         'cyclonedx --quiet') echo "{}" > rke-operator.cdx.json ;;
         esac"#,
     ),
@@ -453,12 +453,16 @@ fn a_release_has_a_program_for_each_architecture_and_checksums_of_all() {
         ]
     );
     let arm = fs::read_to_string(dist.join(named("linux-arm64"))).unwrap();
-    assert_eq!(arm, "aarch64-unknown-linux-musl\n");
+    assert!(arm.contains("# aarch64-unknown-linux-musl\n"), "{arm}");
     package_managers_have_its_checksums(&dist, &sums);
 
     let output = run("INTERP");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("is not static"), "{output:?}");
+    let breaks = [("DIST", folder), ("INTERPRETER", ""), ("ENDS", "139")];
+    let output = programs.run("deploy/dist.sh", &breaks);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("does not run"), "{output:?}");
 }
 
 /// The formula and the plugin's manifest name archives of the release, with the checksums that `SHA256SUMS` has.
