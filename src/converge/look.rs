@@ -444,8 +444,8 @@ pub(super) async fn read<'i>(
     let mut wanted = wanted.unwrap_or_default();
     if let Some(intent) = intent.as_deref() {
         let known = loaded.as_ref().map(|saved| &saved.inventory);
-        let is_new = |name: &NodeName| !known.is_some_and(|known| known.contains_key(name));
-        wanted.peers = desired::peers(intent, is_new);
+        let had = |name: &NodeName| known?.get(name).map(|entry| entry.roles.as_slice());
+        wanted.peers = desired::peers(intent, had);
     }
     wanted.bound_to.clone_from(&environment.lose);
     wanted.tokens = environment.service_account_key == Some(RotationStage::Complete);

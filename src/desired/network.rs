@@ -259,18 +259,24 @@ fn packets(network: &Network) -> Option<PodPackets> {
 /// How many ports of others a node tries: those of a very large cluster are alike.
 const TRIED: usize = 100;
 
-/// The TCP ports that each node must reach on other nodes, for the pairs with a new node. UDP is tried by
-/// `doctor`. IP in IP has no ports that could be tried: the traffic of pods shows whether it passes.
-pub fn peers(
+/// The TCP ports that each node must reach on other nodes and did not need before, by the roles that nodes had: none for
+/// a new node. UDP is tried by `doctor`. IP in IP has no ports that could be tried: the traffic of pods shows whether it
+/// passes.
+pub fn peers<'a>(
     intent: &Intent,
-    is_new: impl Fn(&NodeName) -> bool,
+    had: impl Fn(&NodeName) -> Option<&'a [Role]>,
 ) -> BTreeMap<NodeName, BTreeSet<PeerPort>> {
     let of = |(name, node): (&NodeName, &NodeIntent)| {
         let others = intent.nodes.iter().filter(|(other, _)| *other != name);
-        let pairs = others.filter(|(other, _)| is_new(name) || is_new(other));
-        let ports = pairs.flat_map(|(_, other)| {
-            dialled(intent, node, other).map(|port| PeerPort {
-                address: other.internal_address.to_string(),
+        let ports = others.flat_map(|(other, at)| {
+            let before: BTreeSet<u16> = match (had(name), had(other)) {
+                (Some(from), Some(to)) => dialled(intent, &roles(from), &roles(to)).collect(),
+                _ => BTreeSet::new(),
+            };
+            let now = dialled(intent, &node.roles, &at.roles);
+            let more = now.filter(move |port| !before.contains(port));
+            more.map(|port| PeerPort {
+                address: at.internal_address.to_string(),
                 port,
             })
         });
@@ -280,19 +286,23 @@ pub fn peers(
     all.filter(|(_, ports)| !ports.is_empty()).collect()
 }
 
-/// The ports of one node that the other dials.
-fn dialled<'a>(
+fn roles(roles: &[Role]) -> BTreeSet<Role> {
+    roles.iter().copied().collect()
+}
+
+/// The ports of a node with roles that one with others dials.
+fn dialled(
     intent: &Intent,
-    from: &'a NodeIntent,
-    to: &'a NodeIntent,
-) -> impl Iterator<Item = u16> + use<'a> {
-    let plane = from.roles.contains(&Role::ControlPlane);
+    from: &BTreeSet<Role>,
+    to: &BTreeSet<Role>,
+) -> impl Iterator<Item = u16> + use<> {
+    let plane = from.contains(&Role::ControlPlane);
     let member = matches!(intent.etcd, EtcdPlace::Nodes);
-    let clients = member && to.roles.contains(&Role::Etcd) && plane;
-    let both = |role| from.roles.contains(&role) && to.roles.contains(&role);
+    let clients = member && to.contains(&Role::Etcd) && plane;
+    let both = |role| from.contains(&role) && to.contains(&role);
     let peers = member && both(Role::Etcd);
     // A control plane uses its local API server.
-    let api = to.roles.contains(&Role::ControlPlane) && !plane;
+    let api = to.contains(&Role::ControlPlane) && !plane;
     let of_plugin = dialled_by_plugin(&intent.network).map(|(port, _)| port);
     [
         (peers || clients, 2379),
@@ -310,18 +320,47 @@ mod tests {
     use super::*;
     use crate::desired::fixture;
 
-    /// The ports that a node tries, as `address/port`.
+    const PLANE: &[Role] = &[Role::ControlPlane, Role::Etcd];
+    const NODES: [(&str, &str, &[Role]); 4] = [
+        ("c1", "10.0.0.1", PLANE),
+        ("e2", "10.0.0.2", &[Role::Etcd]),
+        ("w3", "10.0.0.3", &[Role::Worker]),
+        ("w4", "10.0.0.4", &[Role::Worker]),
+    ];
+
+    /// The ports that a node tries, as `address/port`, where these nodes are new.
     fn tried(new: &[&str]) -> BTreeMap<String, Vec<String>> {
-        let intent = fixture::intent_of(&[
-            ("c1", "10.0.0.1", &[Role::ControlPlane, Role::Etcd]),
-            ("e2", "10.0.0.2", &[Role::Etcd]),
-            ("w3", "10.0.0.3", &[Role::Worker]),
-            ("w4", "10.0.0.4", &[Role::Worker]),
-        ]);
-        let is_new = |name: &NodeName| new.contains(&name.0.as_str());
+        tried_in(&NODES, new)
+    }
+
+    fn tried_in(nodes: &[(&str, &str, &[Role])], new: &[&str]) -> BTreeMap<String, Vec<String>> {
+        let had = |name: &NodeName| {
+            let known = NODES.iter().find(|(it, ..)| *it == name.0)?;
+            (!new.contains(&known.0)).then_some(known.2)
+        };
         let text = |ports: BTreeSet<PeerPort>| ports.iter().map(ToString::to_string).collect();
-        let tried = peers(&intent, is_new).into_iter();
+        let tried = peers(&fixture::intent_of(nodes), had).into_iter();
         tried.map(|(name, ports)| (name.0, text(ports))).collect()
+    }
+
+    /// Those that the node needed before carry the cluster's traffic already.
+    #[test]
+    fn a_role_that_a_node_is_given_brings_its_ports() {
+        let mut nodes = NODES;
+        nodes[2].2 = PLANE;
+        let tried = tried_in(&nodes, &[]);
+        let of = |name: &str| tried.get(name).map(|ports| ports.join(" "));
+        let (c1, e2, w3, w4) = (of("c1"), of("e2"), of("w3"), of("w4"));
+        assert_eq!(c1.as_deref(), Some("10.0.0.3/2379 10.0.0.3/2380"));
+        assert_eq!(
+            e2.as_deref(),
+            Some("10.0.0.3/2379 10.0.0.3/2380 10.0.0.3/6443")
+        );
+        let dials = "10.0.0.1/2379 10.0.0.1/2380 10.0.0.1/10250 10.0.0.2/2379 10.0.0.2/2380 10.0.0.2/10250 \
+                     10.0.0.4/10250";
+        assert_eq!(w3.as_deref(), Some(dials));
+        assert_eq!(w4.as_deref(), Some("10.0.0.3/6443"));
+        assert_eq!(tried_in(&NODES, &[]), [].into());
     }
 
     /// What a firewall lets in between nodes, with these values of the chart.
@@ -403,7 +442,7 @@ mod tests {
             ("w2", "10.0.0.2", &[Role::Worker]),
         ]);
         intent.network = Network::Calico(Box::default());
-        let tried = peers(&intent, |_| true);
+        let tried = peers(&intent, |_| None);
         let text = |name: &str| {
             let ports = tried[&NodeName::from(name)].iter();
             ports.map(ToString::to_string).collect::<Vec<_>>()
