@@ -246,6 +246,15 @@ impl Sources for FileSources {
         }
     }
 
+    fn others_may_read(&self, path: &str) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let file = self.key_file(path).ok();
+        let found = file.and_then(|file| std::fs::metadata(file).ok());
+        let user = rustix::process::geteuid().as_raw();
+        found.is_some_and(|found| found.uid() == user && found.mode() & 0o077 != 0)
+    }
+
     fn wants_passphrase(&self, key: &SshKey) {
         if let Ok(file) = self.key_file(&key.source) {
             self.passphrases.wants(file, &key.source, &key.pem);

@@ -129,6 +129,11 @@ pub trait Sources {
     /// The key of a file that would log in has a passphrase: a person may be asked for it, and the config be read again.
     fn wants_passphrase(&self, _key: &SshKey) {}
 
+    /// True for a key in a file of this user that other users of this machine may read: ssh does not use it.
+    fn others_may_read(&self, _path: &str) -> bool {
+        false
+    }
+
     /// Whether a person told the passphrase of this key, and the key cannot be decrypted here whatever it is.
     fn cannot_decrypt(&self, _key: &SshKey) -> bool {
         false

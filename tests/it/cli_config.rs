@@ -135,6 +135,20 @@ fn a_bad_config_names_line_and_cure_and_changes_nothing() {
     }
 }
 
+/// As OpenSSH does, which then does not use it.
+#[test]
+fn a_key_that_others_may_read_is_a_warning() {
+    let context = Context::with(&GOOD.replace("ingress:", "ssh_key_path: ~/.ssh/id_rsa\ningress:"));
+    for (mode, told) in [(0o600, false), (0o400, false), (0o644, true), (0o660, true)] {
+        context.mode("home/.ssh/id_rsa", mode);
+        let ran = context.run(&["validate"]);
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let words = "other users of this machine may read this private key";
+        assert_eq!(ran.stderr.contains(words), told, "{mode:o}: {ran}");
+        assert_eq!(ran.stderr.contains("`chmod 600 "), told, "{ran}");
+    }
+}
+
 /// `validate` logs in nowhere, and needs no key.
 #[test]
 fn a_key_that_cannot_be_used_is_a_warning_of_validate_and_an_error_elsewhere() {

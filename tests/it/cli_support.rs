@@ -43,10 +43,13 @@ impl Context {
         self.dir.path().join(name)
     }
 
-    /// Files with keys are for their owner only, as rke-operator writes them.
+    /// Files with keys are for their owner only, as rke-operator and ssh-keygen write them.
     pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
-        if name.ends_with("rke-operator.json") || name.starts_with("kube_config_") {
+        if name.ends_with("rke-operator.json")
+            || name.starts_with("kube_config_")
+            || name.starts_with("home/.ssh/")
+        {
             self.mode(name, 0o600);
         }
     }

@@ -511,6 +511,11 @@ impl<'a> Keys<'a> {
             self.sources.wants_passphrase(&key);
         }
         let file = self.file_word(&key.source);
+        if self.sources.others_may_read(&key.source) {
+            let problem = at.problem("other users of this machine may read this private key");
+            let problem = problem.detail(&key.source);
+            found.warning(problem.hint(format!("`chmod 600 {file}`; ssh would not use it")));
+        }
         self.validated(key, at, &file, found)
     }
 
