@@ -154,6 +154,8 @@ pub enum Failure {
         disruptions: Vec<String>,
         /// True: earlier steps of this run were carried out.
         changed: bool,
+        /// True: `plan` shows the same steps.
+        planned: bool,
     },
     /// The former key or authorities end, and that was not confirmed.
     #[error("this cannot be undone and needs your consent:{}", list(notes))]
@@ -263,7 +265,7 @@ pub enum Failure {
     },
     /// No member is left.
     #[error(
-        "no etcd node that is in both the state and the config is reachable:{}",
+        "no etcd node that is in both the state and the config can be used:{}",
         list(found)
     )]
     NoSurvivor {
@@ -516,10 +518,13 @@ impl Explain for Failure {
             Self::EndNotAgreed { .. } => {
                 vec!["`--yes` gives consent; nothing was changed".into()]
             }
-            Self::ConsentNeeded { changed, .. } => vec![
-                "`rke-operator plan` shows every step".into(),
-                format!("`--yes` gives consent; {}", so_far(*changed)).into(),
-            ],
+            Self::ConsentNeeded {
+                changed, planned, ..
+            } => {
+                let plan = planned.then(|| "`rke-operator plan` shows every step".into());
+                let consent = format!("`--yes` gives consent; {}", so_far(*changed)).into();
+                plan.into_iter().chain([consent]).collect()
+            }
             Self::BadBucket(_)
             | Self::Config { .. }
             | Self::KnownHosts { .. }
@@ -561,6 +566,7 @@ mod tests {
         let error = Failure::ConsentNeeded {
             disruptions: vec!["n1: containerd is restarted".into()],
             changed: false,
+            planned: true,
         };
         insta::assert_snapshot!(render(&error, Paint::OFF), @r"
         error: these steps are disruptive and need your consent:
@@ -589,6 +595,7 @@ mod tests {
         let error = Failure::ConsentNeeded {
             disruptions: vec![],
             changed: true,
+            planned: false,
         };
         let hints = error.hints().join("\n");
         assert!(hints.contains("nothing more was changed"), "{hints}");

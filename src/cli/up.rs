@@ -117,7 +117,9 @@ impl Run<'_> {
             }) => {
                 let missing = warnings.iter().filter(|warning| warning.degrades);
                 let missing: Vec<&Warning> = missing.collect();
-                session.screen.print(&without(&left, &missing, self.again));
+                session
+                    .screen
+                    .print(&without(self.goal.intent(), &left, &missing, self.again));
                 Ok(Ended::Degraded {
                     changed,
                     kubeconfig: kubeconfig(),
@@ -135,6 +137,7 @@ impl Run<'_> {
                 Failure::ConsentNeeded {
                     disruptions,
                     changed,
+                    planned: self.again.starts_with("rke-operator up"),
                 }
             }
             .into()),
@@ -149,9 +152,16 @@ impl Run<'_> {
 }
 
 /// What is left out, why, and what to do about it.
-fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: &str) -> String {
+fn without(
+    intent: &Intent,
+    left: &BTreeMap<NodeName, Unreachable>,
+    missing: &[&Warning],
+    again: &str,
+) -> String {
     let mut text = if left.is_empty() {
         "\nthe cluster is degraded:".to_owned()
+    } else if intent.nodes.keys().all(|name| left.contains_key(name)) {
+        "\nevery node is left as it is:".to_owned()
     } else {
         format!(
             "\nthe rest of the cluster matches the config, without {}:",
@@ -167,11 +177,7 @@ fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: 
     }
     let hints = down.iter().flat_map(|group| &group.hints);
     let hints = hints.chain(missing.iter().flat_map(|what| &what.hints));
-    let last = if missing.is_empty() {
-        format!("`{again}` again adds them when they are reachable")
-    } else {
-        format!("run `{again}` again when this is fixed")
-    };
+    let last = format!("run `{again}` again when this is fixed");
     let mut hints = distinct(hints.map(String::as_str));
     hints.push(&last);
     for (index, hint) in hints.iter().enumerate() {

@@ -207,7 +207,7 @@ impl Explain for Error {
         match self {
             Self::Plan(error) => error.apart_from_nodes(),
             Self::HostsUnreachable { why, changed, .. } => Some(why.as_ref().map_or_else(
-                || "nothing is changed: no node is reachable".to_owned(),
+                || "nothing is changed: no node can be used".to_owned(),
                 |few| nothing_is_changed(few, *changed),
             )),
             Self::State(_)

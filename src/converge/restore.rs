@@ -86,9 +86,9 @@ fn not_seen(found: &[String], down: &[(NodeName, Unreachable)]) -> String {
     let lines: Vec<String> = groups.iter().map(UnreachableNodes::named).collect();
     let lines = list(&[found, lines.as_slice()].concat());
     if found.is_empty() {
-        format!("cannot look for the snapshot: no node with etcd is reachable:{lines}")
+        format!("cannot look for the snapshot: no node with etcd can be used:{lines}")
     } else {
-        format!("the snapshot is on no node that is reachable:{lines}")
+        format!("the snapshot is on no node that can be used:{lines}")
     }
 }
 
@@ -122,7 +122,7 @@ impl Explain for RestoreError {
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::NoSuchSnapshot { .. } => vec![
-                "`sudo ls /opt/rke/etcd-snapshots` on a node with etcd shows what is there".into(),
+                "`rke-operator etcd snapshot-list` shows those that can be restored".into(),
                 "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it"
                     .into(),
             ],

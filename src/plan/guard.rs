@@ -272,7 +272,7 @@ fn at_most_unavailable(most: usize, with: &NodeName, live: &Facts<'_>) -> Result
         Ok(())
     } else {
         Err(format!(
-            "{} nodes would not be Ready ({}), and {most} may be",
+            "{} nodes would not be Ready ({}), more than the allowed {most}",
             down.len(),
             down.join(", ")
         ))
@@ -423,7 +423,10 @@ mod tests {
         };
         assert_eq!(holds(&guard(1), &nodes([true, true, true])), Ok(()));
         let told = holds(&guard(1), &nodes([true, false, true])).unwrap_err();
-        assert_eq!(told, "2 nodes would not be Ready (n1, n2), and 1 may be");
+        assert_eq!(
+            told,
+            "2 nodes would not be Ready (n1, n2), more than the allowed 1"
+        );
         assert_eq!(holds(&guard(2), &nodes([true, false, true])), Ok(()));
         // One that is down already is counted once.
         assert_eq!(holds(&guard(1), &nodes([false, true, true])), Ok(()));

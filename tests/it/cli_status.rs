@@ -74,7 +74,7 @@ async fn status_reads_what_answers_names_what_does_not_and_writes_nothing() {
     let ran = site.run(&["status"]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{ran}");
     for word in [
-        "cluster `a` does not answer",
+        "cluster `a` cannot be examined",
         "├─ n2    -        unknown  -    -      unreachable\n",
         "unreachable",
         "cannot reach 2 nodes (n2, n3): connection refused",

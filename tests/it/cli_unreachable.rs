@@ -27,7 +27,7 @@ fn up_and_plan_name_the_cause_once_and_only_nodes_that_are_needed() {
         assert_eq!(ran.code, Some(2), "{ran}");
         insta::allow_duplicates! {
             insta::assert_snapshot!(ran.stderr, @"
-            error: nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable: cannot reach 3 nodes (127.0.0.1 … 127.0.0.3): connection refused
+            error: nothing is changed: no node can be used: cannot reach 5 nodes (127.0.0.1 … 127.0.0.5): connection refused
 
             hint: nothing listens on port 1 there: is sshd running, and on that port?
             ");
@@ -61,16 +61,16 @@ fn a_single_node_is_named_with_its_cause() {
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
 
     NODE       SSH  CPU  MEMORY  DISK  DOCKER  CONTAINERD  SYSTEM
-    127.0.0.1  -    -    -       -     -       -           does not answer
+    127.0.0.1  -    -    -       -     -       -           cannot be used
 
     prevents `up`
-      - nothing is changed: no node is reachable
+      - nothing is changed: no node can be used
 
-    does not answer
+    cannot be used
       - cannot reach node `127.0.0.1` (127.0.0.1, port 1): connection refused
         hint: nothing listens on port 1 there: is sshd running, and on that port?
 
-    1 problem prevents `up`; 1 node does not answer
+    1 problem prevents `up`; 1 node cannot be used
     ");
 }
 
@@ -83,26 +83,26 @@ fn doctor_and_status_give_a_reason_once() {
     `cluster.yml` is valid: 5 nodes, Kubernetes v1.34.4
 
     NODE       SSH  CPU  MEMORY  DISK  DOCKER  CONTAINERD  SYSTEM
-    127.0.0.1  -    -    -       -     -       -           does not answer
-    127.0.0.2  -    -    -       -     -       -           does not answer
-    127.0.0.3  -    -    -       -     -       -           does not answer
-    127.0.0.4  -    -    -       -     -       -           does not answer
-    127.0.0.5  -    -    -       -     -       -           does not answer
+    127.0.0.1  -    -    -       -     -       -           cannot be used
+    127.0.0.2  -    -    -       -     -       -           cannot be used
+    127.0.0.3  -    -    -       -     -       -           cannot be used
+    127.0.0.4  -    -    -       -     -       -           cannot be used
+    127.0.0.5  -    -    -       -     -       -           cannot be used
 
     prevents `up`
-      - nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable
+      - nothing is changed: no node can be used
 
-    does not answer
+    cannot be used
       - cannot reach 5 nodes (127.0.0.1 … 127.0.0.5): connection refused
         hint: nothing listens on port 1 there: is sshd running, and on that port?
 
-    1 problem prevents `up`; 5 nodes do not answer
+    1 problem prevents `up`; 5 nodes cannot be used
     ");
     let ran = context.run(&["status"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{ran}");
     insta::assert_snapshot!(ran.stdout, @"
     cluster `local` has no state: it was not created yet, or its state is lost
-      Kubernetes    unknown, because no API server answers; the config wants v1.34.4
+      Kubernetes    unknown, because there is no state; the config wants v1.34.4
       config        `up` would fail, see below
 
     control planes  API      VERSION  NODE  AGE  CERTS
@@ -119,7 +119,7 @@ fn doctor_and_status_give_a_reason_once() {
       hint: nothing listens on port 1 there: is sshd running, and on that port?
 
     `up` would fail, and change nothing
-      nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable
+      nothing is changed: no node can be used
     ");
 }
 
@@ -131,7 +131,7 @@ fn a_bastion_host_that_is_down_is_one_line() {
     let ran = context.run(&["plan"]);
     assert_eq!(ran.code, Some(2), "{ran}");
     insta::assert_snapshot!(ran.stderr, @"
-    error: nothing is changed: etcd needs 2 of its 3 nodes, and none is reachable: cannot reach 3 nodes (127.0.0.1 … 127.0.0.3): cannot reach the bastion host `127.0.0.9` (port 1): connection refused
+    error: nothing is changed: no node can be used: cannot reach 5 nodes (127.0.0.1 … 127.0.0.5): cannot reach the bastion host `127.0.0.9` (port 1): connection refused
 
     hint: nothing listens on port 1 there: is sshd running, and on that port?
     ");
@@ -144,7 +144,7 @@ fn a_restore_that_reaches_no_node_says_so() {
     let ran = context.run(&["etcd", "snapshot-restore", "--name", "x"]);
     assert_eq!(ran.code, Some(2), "{ran}");
     insta::assert_snapshot!(ran.stderr, @"
-    error: cannot look for the snapshot: no node with etcd is reachable:
+    error: cannot look for the snapshot: no node with etcd can be used:
       - cannot reach 3 nodes (127.0.0.1 … 127.0.0.3): connection refused
 
     hint: nothing listens on port 1 there: is sshd running, and on that port?

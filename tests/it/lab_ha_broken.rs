@@ -148,7 +148,7 @@ fn machines(broken: &mut Broken) {
         (
             2,
             &[
-                "etcd needs 2 of its 3 nodes, and only 1 is reachable",
+                "etcd needs 2 of its 3 nodes, and only 1 can be used",
                 "n2",
                 "n3",
             ],

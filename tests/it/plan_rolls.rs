@@ -253,8 +253,8 @@ fn as_many_workers_at_once_as_may_be_down() {
     assert_eq!(width(&world), None);
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
-    let why = "`kubelet` is not replaced yet: 4 nodes would not be Ready (n4, n7, n8, n9), and 3 may \
-               be";
+    let why = "`kubelet` is not replaced yet: 4 nodes would not be Ready (n4, n7, n8, n9), more than \
+               the allowed 3";
     assert!(notes.contains(&why), "{notes:#?}");
     // A control plane's turn does not depend on them.
     assert!(of(&plan, &node(2)).contains(&"replace kubelet".to_owned()));

@@ -535,7 +535,7 @@ fn a_host_that_is_down_refuses_with_its_own_words() {
     let error = plan::up(&want(), &have).unwrap_err();
     assert_eq!(
         shown(&error),
-        "error: nothing is changed: etcd's only node is unreachable: node `n1` did not answer\n\nhint: is it on?\n(exit 2)"
+        "error: nothing is changed: no node can be used: node `n1` did not answer\n\nhint: is it on?\n(exit 2)"
     );
     assert_eq!(error.class(), ErrorClass::Transient);
 }

@@ -44,7 +44,7 @@ pub fn render(diagnosis: &Diagnosis, config: &str, version: &str, page: Page) ->
     sections.extend(of_ssh_config(diagnosis, page));
     for (severity, heading) in [
         (Severity::Error, "prevents `up`"),
-        (Severity::Unreachable, "does not answer"),
+        (Severity::Unreachable, "cannot be used"),
         (Severity::Warning, "warnings"),
     ] {
         let found = diagnosis.findings.iter();
@@ -122,7 +122,7 @@ fn row(node: &NodeDiagnosis) -> Vec<Cell> {
     let name = Cell::calm(&node.name.0);
     let Some(machine) = &node.machine else {
         let dashes = (1..HEADING.len() - 1).map(|_| Cell::or_dash(None));
-        let last = Cell::toned("does not answer", Tone::Bad);
+        let last = Cell::toned("cannot be used", Tone::Bad);
         return std::iter::once(name).chain(dashes).chain([last]).collect();
     };
     let Machine {
@@ -211,8 +211,8 @@ fn summary(diagnosis: &Diagnosis, page: Page) -> String {
     }
     match silent {
         0 => {}
-        1 => parts.push("1 node does not answer".to_owned()),
-        many => parts.push(format!("{many} nodes do not answer")),
+        1 => parts.push("1 node cannot be used".to_owned()),
+        many => parts.push(format!("{many} nodes cannot be used")),
     }
     let warnings = of(Severity::Warning);
     if warnings > 0 {

@@ -41,7 +41,8 @@ fn head(status: &Status, config: &str, page: Page) -> String {
     let health = match cluster.health {
         Health::Healthy => "is healthy".to_owned(),
         Health::Degraded => paint.warn("is degraded"),
-        Health::Unavailable => paint.bad("does not answer"),
+        Health::Unavailable if sees_control_planes(status) => paint.bad("does not answer"),
+        Health::Unavailable => paint.bad("cannot be examined"),
         Health::Absent => paint.warn("has no state: it was not created yet, or its state is lost"),
     };
     let mut lines = vec![paragraph(
@@ -59,8 +60,9 @@ fn head(status: &Status, config: &str, page: Page) -> String {
     say("config", &agreement(status, config));
     if cluster.id.is_some() {
         say("etcd", &quorum(&status.etcd));
-        if let Some(snapshots) = &status.snapshots {
-            say("snapshots", &self::snapshots(snapshots));
+        match &status.snapshots {
+            Some(snapshots) => say("snapshots", &self::snapshots(snapshots)),
+            None => say("snapshots", &status.backed_up.1),
         }
         say("certificates", &certificates(status));
     }
@@ -73,8 +75,24 @@ fn versions(status: &Status) -> String {
     match &status.cluster.kubernetes_version {
         Some(has) if has == wanted => has.clone(),
         Some(has) => format!("{has}; the config wants {wanted}"),
-        None => format!("unknown, because no API server answers; the config wants {wanted}"),
+        None => {
+            let why = if status.cluster.id.is_none() {
+                "there is no state"
+            } else if sees_control_planes(status) {
+                "no API server answers"
+            } else {
+                "no control plane can be used"
+            };
+            format!("unknown, because {why}; the config wants {wanted}")
+        }
     }
+}
+
+/// A node with a control plane was logged in to: what it says of the cluster is known.
+fn sees_control_planes(status: &Status) -> bool {
+    let planes = status.control_planes.iter();
+    let mut planes = planes.filter_map(|plane| status.node(&plane.node));
+    planes.any(|node| node.reachable == Some(true))
 }
 
 fn agreement(status: &Status, config: &str) -> String {
@@ -83,7 +101,10 @@ fn agreement(status: &Status, config: &str) -> String {
         Some(false) => {
             let steps = status.differences.targets.iter();
             let steps = steps.map(|target| target.steps.len()).sum();
-            format!("differs from `{config}`: {} of `up`", count(steps, "step"))
+            format!(
+                "differs from `{config}`: {} of `up`, besides those that only wait",
+                count(steps, "step")
+            )
         }
         None => "`up` would fail, see below".to_owned(),
     }
@@ -129,7 +150,7 @@ pub(super) fn quorum(etcd: &EtcdStatus) -> String {
         (QuorumState::Serving, None) => format!("{healthy} of {voters} voters are healthy"),
         (QuorumState::Lost, _) => "has no quorum".to_owned(),
         (QuorumState::Disagree, _) => "its members do not agree on one leader".to_owned(),
-        (QuorumState::Unknown, _) => "no member answers".to_owned(),
+        (QuorumState::Unknown, _) => "unknown, because no member answers".to_owned(),
         (QuorumState::External, _) => external(etcd.external.as_ref()),
     }
 }

@@ -133,7 +133,8 @@ pub(super) fn plain(
     rows: &[Vec<Cell>],
     page: Page,
 ) -> String {
-    let shortest = shortest(rows.iter());
+    let titled = heading.first().map_or(0, |title| title.chars().count());
+    let shortest = shortest(rows.iter()).max(titled);
     let table = fitted(headed(heading, rows), spare, page, |widths| {
         let last = widths.last().copied().unwrap_or(0);
         shortest + behind_name(widths) - last + last.min(LEAST)

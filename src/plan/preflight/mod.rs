@@ -136,16 +136,20 @@ pub fn enough_answer<'a>(
     control_planes: impl IntoIterator<Item = &'a NodeName>,
     have: &Actual,
 ) -> Result<(), TooFew> {
+    if !have.hosts.is_empty() && have.hosts.keys().all(|name| have.up(name).is_none()) {
+        let why = "no node can be used".to_owned();
+        let nodes = have.hosts.keys().cloned().collect();
+        return Err(TooFew { why, nodes });
+    }
     let (up, down): (Vec<_>, Vec<_>) = etcd.into_iter().partition(|name| have.up(name).is_some());
     if have.etcd.external().is_none() && up.len() <= down.len() {
         let all = up.len() + down.len();
         let needs = all / 2 + 1;
         let why = match (all, up.len()) {
-            (1, _) => "etcd's only node is unreachable".to_owned(),
-            (_, 0) => format!("etcd needs {needs} of its {all} nodes, and none is reachable"),
-            (_, 1) => format!("etcd needs {needs} of its {all} nodes, and only 1 is reachable"),
+            (1, _) => "etcd's only node cannot be used".to_owned(),
+            (_, 0) => format!("etcd needs {needs} of its {all} nodes, and none can be used"),
             (_, few) => {
-                format!("etcd needs {needs} of its {all} nodes, and only {few} are reachable")
+                format!("etcd needs {needs} of its {all} nodes, and only {few} can be used")
             }
         };
         let nodes = down.into_iter().cloned().collect();
@@ -156,7 +160,7 @@ pub fn enough_answer<'a>(
         return Ok(());
     }
     Err(TooFew {
-        why: "no control plane is reachable".to_owned(),
+        why: "no control plane can be used".to_owned(),
         nodes: planes,
     })
 }

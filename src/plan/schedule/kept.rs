@@ -40,7 +40,7 @@ pub(super) fn former(diff: &Diff<'_>) -> Part {
             .iter()
             .copied()
             .flat_map(|it| healthy(it, name, host, diff));
-        let why = "what took its place works";
+        let why = "its replacement works";
         waits
             .collect::<Vec<_>>()
             .into_iter()

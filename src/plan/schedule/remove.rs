@@ -290,7 +290,9 @@ fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
         .iter()
         .filter(|image| !before.images.contains(*image) && image.as_str() != FILES_IMAGE)
         .count();
-    let text = format!("{pulled} images that were pulled since stay: `docker image prune -a`");
+    let text = format!(
+        "{pulled} images that were pulled for this cluster, or meanwhile, stay: `docker image prune -a`"
+    );
     (pulled > 0).then(|| note(host, text))
 }
 

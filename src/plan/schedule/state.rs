@@ -269,18 +269,37 @@ fn moves(
         if was == Some(entry) {
             continue;
         }
-        let (from, to) = (was.map(shown), shown(entry));
+        let other = was.map(|was| others(was, entry)).unwrap_or_default();
+        let also = if other.is_empty() {
+            String::new()
+        } else {
+            format!(", with another {}", other.join(", "))
+        };
         changes.push(FieldChange {
             field: format!("inventory {node}").into(),
-            to: Some(if from.as_ref() == Some(&to) {
-                format!("{to}, with what identifies the machine")
-            } else {
-                to
-            }),
-            from,
+            from: was.map(shown),
+            to: Some(format!("{}{also}", shown(entry))),
         });
     }
     changes
+}
+
+/// What else differs, in words.
+fn others(was: &InventoryEntry, is: &InventoryEntry) -> Vec<&'static str> {
+    let differs = [
+        (was.key_source != is.key_source, "private key"),
+        (
+            was.certificate_source != is.certificate_source,
+            "certificate of the key",
+        ),
+        (was.bastions != is.bastions, "way through bastion hosts"),
+        (was.docker_socket != is.docker_socket, "Docker socket"),
+        (was.roles != is.roles, "set of roles"),
+        (was.machine_id != is.machine_id, "machine-id"),
+        (was.host_keys != is.host_keys, "set of host keys"),
+    ];
+    let differs = differs.into_iter().filter(|(differs, _)| *differs);
+    differs.map(|(_, what)| what).collect()
 }
 
 /// How a node is reached and whether it stays.
