@@ -18,7 +18,7 @@ use crate::{
 pub enum PkiError {
     /// New keys would be needed, and a host that may have a cluster did not answer.
     #[error(
-        "there is no saved state, and node `{node}` does not answer: whether it has a cluster cannot be known"
+        "{}; before the cluster's first keys are made, node `{node}` must be examined", down.why
     )]
     NewButDown {
         /// The node.
@@ -34,7 +34,7 @@ pub enum PkiError {
     },
     /// New keys would be needed, and a host belongs to a cluster.
     #[error(
-        "there is no saved state, but node `{node}` belongs to cluster `{name}` (id {id}): no new keys are made over a cluster"
+        "there is no saved state, but node `{node}` belongs to cluster `{name}` (id {id}): new keys would make that cluster useless, so none are made"
     )]
     NewButClaimed {
         /// The node.
@@ -46,7 +46,7 @@ pub enum PkiError {
     },
     /// New keys would be needed, and a host has certificates.
     #[error(
-        "there is no saved state, but node `{node}` has certificates in `{path}`: no new keys are made over a cluster"
+        "there is no saved state, but node `{node}` has certificates in `{path}`: new keys would make a cluster there useless, so none are made"
     )]
     NewButPki {
         /// The node.
@@ -56,7 +56,7 @@ pub enum PkiError {
     },
     /// New keys would be needed, and a host has etcd's data.
     #[error(
-        "there is no saved state, but node `{node}` has etcd data in `{path}`: no new keys are made over a cluster"
+        "there is no saved state, but node `{node}` has etcd data in `{path}`: new keys would make it useless, so none are made"
     )]
     NewButEtcd {
         /// The node.

@@ -693,21 +693,21 @@ fn new_keys_are_refused_with_what_was_found_where() {
     });
     insta::assert_snapshot!(
         claimed,
-        @"there is no saved state, but node `n1` belongs to cluster `theirs` (id abababababababababababababababab): no new keys are made over a cluster"
+        @"there is no saved state, but node `n1` belongs to cluster `theirs` (id abababababababababababababababab): new keys would make that cluster useless, so none are made"
     );
     let pki = refusal(&|facts| {
         facts.system.paths.insert(path::SSL.to_owned());
     });
     insta::assert_snapshot!(
         pki,
-        @"there is no saved state, but node `n1` has certificates in `/etc/kubernetes/ssl`: no new keys are made over a cluster"
+        @"there is no saved state, but node `n1` has certificates in `/etc/kubernetes/ssl`: new keys would make a cluster there useless, so none are made"
     );
     let etcd = refusal(&|facts| {
         facts.system.paths.insert(path::ETCD.to_owned());
     });
     insta::assert_snapshot!(
         etcd,
-        @"there is no saved state, but node `n1` has etcd data in `/var/lib/etcd`: no new keys are made over a cluster"
+        @"there is no saved state, but node `n1` has etcd data in `/var/lib/etcd`: new keys would make it useless, so none are made"
     );
     // Unknown is not full: `rke remove` leaves it empty, with mode 0700.
     let unreadable = refusal(&|facts| {
