@@ -33,7 +33,7 @@ pub(super) fn errors(
             .is_none_or(|found| found != id)
     {
         // Nothing else on a node of someone else's is our business.
-        return vec![foreign_claim(name, claim)];
+        return vec![foreign_claim(name, claim, &want.saved.cluster_name)];
     }
     if let Some(other) = facts.system.cluster_id.as_ref()
         && other.0 != id
@@ -94,19 +94,27 @@ fn foreign_state(name: &NodeName, other: &ClusterId) -> PreflightError {
     )
 }
 
-fn foreign_claim(name: &NodeName, claim: &ContainerFact) -> PreflightError {
+/// `ours`: the name of the cluster that is to have the node.
+fn foreign_claim(name: &NodeName, claim: &ContainerFact, ours: &str) -> PreflightError {
     let text = |key| claim.labels.get(key).map_or("unknown", String::as_str);
     let (owner, id) = (text(label::CLUSTER_NAME), text(label::CLUSTER_ID));
+    // Two runs that create the same cluster: one of them has the state.
+    let twin = (owner == ours).then(|| {
+        "it has the same name: if it was created from another folder or machine, continue there, with the state file of that \
+         place"
+            .to_owned()
+    });
+    let hints = [
+        format!(
+            "remove that cluster from the node first, with the config of `{owner}` and `rke-operator remove` (of a \
+                `Cluster`: the deletion of that object)"
+        ),
+        "or check the node's address in this config".to_owned(),
+    ];
     PreflightError::host(
         name,
         format!("node `{name}` belongs to another cluster: `{owner}` (id `{id}`)"),
-        [
-            format!(
-                "remove that cluster from the node first, with the config of `{owner}` and `rke-operator remove` (of a \
-                `Cluster`: the deletion of that object)"
-            ),
-            "or check the node's address in this config".to_owned(),
-        ],
+        twin.into_iter().chain(hints).collect::<Vec<_>>(),
     )
 }
 
