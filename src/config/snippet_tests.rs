@@ -122,6 +122,7 @@ fn a_document_that_is_not_yaml_is_not_quoted() {
     error: the document is not valid YAML
     --> cluster.yml:2:2
      = note: tabs disallowed within this context (block indentation)
+     = help: indent with spaces
     ");
     assert_snapshot!(shown("private_registries:\n- password: 'hunter2\nnodes: []\n- a"), @"
     error: the document is not valid YAML

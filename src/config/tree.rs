@@ -204,7 +204,12 @@ fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
         } else {
             "the document is not valid YAML"
         };
-        Problem::new("", message).detail(words)
+        let problem = Problem::new("", message).detail(words);
+        if words.starts_with("tabs ") {
+            problem.hint("indent with spaces")
+        } else {
+            problem
+        }
     };
     Problem { place, ..problem }
 }

@@ -228,7 +228,13 @@ impl Explain for HostError {
                 format!("if it is not needed, remove it on the node: `docker rm -f {name}`").into(),
             ],
             Self::DiskFull { path, .. } => {
-                vec![format!("free space on the file system of `{path}` on the node").into()]
+                vec![
+                    format!("free space on the file system of `{path}` on the node (`df -h` shows them all)")
+                        .into(),
+                ]
+            }
+            Self::Docker { message, .. } if message.contains("no space left on device") => {
+                vec!["free space on the file system of that path on the node (`df -h` shows them all)".into()]
             }
             Self::Timeout { .. }
             | Self::TooMany { .. }
@@ -421,8 +427,8 @@ fn refused(at: &Place, tried: &Tried, hung_up: bool) -> Vec<Cow<'static, str>> {
         );
     }
     let is_it = match tried.keys.as_slice() {
-        [_] => "is it",
-        _ => "is one of them",
+        [_] => "is that key",
+        _ => "is one of these keys",
     };
     hints.push(
         format!(

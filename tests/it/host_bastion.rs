@@ -280,7 +280,7 @@ async fn a_bastion_that_refuses_the_login_is_asked_once() {
     let (one, other) = tokio::join!(refused(&site, "n1"), refused(&site, "n2"));
     insta::assert_snapshot!(one, @"
     cannot reach node `n1`: the bastion host `203.0.113.1` refuses the login of `rke` with the SSH key from `~/.ssh/id_ed25519`
-    hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `rke` the right user, and is it in `authorized_keys` of `rke` on the bastion host?
+    hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `rke` the right user, and is that key in `authorized_keys` of `rke` on the bastion host?
     hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the bastion host. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     ");
     assert_eq!(one.replace("n1", "n2"), other);

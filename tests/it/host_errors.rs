@@ -203,7 +203,7 @@ async fn the_wrong_user() {
     let error = connect(&login, &known(&host), &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from `~/.ssh/id_ed25519`
-    hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `root` the right user, and is it in `authorized_keys` of `root` on the node?
+    hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `root` the right user, and is that key in `authorized_keys` of `root` on the node?
     hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the node. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     class: Host
     ");
@@ -468,7 +468,7 @@ async fn a_full_disk() {
     let error = host.write_files(&[].into(), &files).await.unwrap_err();
     insta::assert_snapshot!(shown(&error), @r"
     cannot write files on node `n1` (10.0.0.2): no space left for `/etc/kubernetes/a`
-    hint: free space on the file system of `/etc/kubernetes/a` on the node
+    hint: free space on the file system of `/etc/kubernetes/a` on the node (`df -h` shows them all)
     class: Host
     ");
 }
@@ -507,7 +507,7 @@ async fn pulls_that_fail() {
     class: Transient
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): no space left for `/var/lib/docker`
-    hint: free space on the file system of `/var/lib/docker` on the node
+    hint: free space on the file system of `/var/lib/docker` on the node (`df -h` shows them all)
     class: Host
     ");
 }

@@ -406,12 +406,12 @@ fn a_refused_login_says_what_was_tried_and_what_was_not() {
         .join("\n\n"),
         @r"
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from ssh-agent
-    hint: tried: SHA256:a. Is `root` the right user, and is it in `authorized_keys` of `root` on the node?
+    hint: tried: SHA256:a. Is `root` the right user, and is that key in `authorized_keys` of `root` on the node?
     hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the node. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
 
     node `n1` (10.0.0.2) refuses the login of `root` with 3 SSH keys from ssh-agent; it said: Too many authentication failures
     hint: sshd hung up after 3 keys (`MaxAuthTries`); not tried: SHA256:d, SHA256:e. Set the right one in `ssh_key_path`: with its `.pub` next to it, it is tried first
-    hint: tried: SHA256:a, SHA256:b, SHA256:c. Is `root` the right user, and is one of them in `authorized_keys` of `root` on the node?
+    hint: tried: SHA256:a, SHA256:b, SHA256:c. Is `root` the right user, and is one of these keys in `authorized_keys` of `root` on the node?
     hint: sshd writes the reason only to its log: `sudo journalctl -u ssh -u sshd -n 20` on the node. Apart from a missing key: a home or `.ssh` that others can write to, `AllowUsers`, `PermitRootLogin`
     "
     );

@@ -277,11 +277,20 @@ pub(super) fn mounted(host: &Host, mount: &str) -> StepError {
 }
 
 fn lost(host: &Host, known: Option<(MemberId, &Member)>) -> StepError {
-    let id = known.map_or_else(String::new, |(id, _)| id.to_string());
-    let cure = format!(
-        "if they are gone for good, on another member: `docker exec etcd etcdctl member remove {id}`; then run it again"
-    );
-    let what = format!("etcd knows its member {id}, and the member's data are not there");
+    let (what, cure) = match known {
+        Some((id, _)) => (
+            format!("etcd knows its member {id}, and the member's data are not there"),
+            format!(
+                "if they are gone for good, on another member: `docker exec etcd etcdctl member remove {id}`; then run it \
+                 again"
+            ),
+        ),
+        None => (
+            "it had a member of etcd, whose data are not there, and no other member answers".to_owned(),
+            "if the cluster was being removed, finish that: `rke-operator remove` (of a `Cluster`: its deletion)"
+                .to_owned(),
+        ),
+    };
     node_error(
         host,
         &what,

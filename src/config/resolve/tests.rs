@@ -266,7 +266,10 @@ fn a_document_that_is_none() {
     ");
     assert_snapshot!(bad("- a\n- b\n"), @"the config is a list, not a mapping of keys");
     assert_snapshot!(bad("nodes: [\n"), @"line 1: the document is not valid YAML | unclosed bracket '['");
-    assert_snapshot!(bad("nodes:\n\t- address: a\n"), @"line 2: the document is not valid YAML | tabs disallowed within this context (block indentation)");
+    assert_snapshot!(bad("nodes:\n\t- address: a\n"), @"
+    line 2: the document is not valid YAML | tabs disallowed within this context (block indentation)
+      indent with spaces
+    ");
     assert_snapshot!(bad("cluster_name: 'half\n"), @"line 2: the document is not valid YAML | invalid indentation in multiline quoted scalar");
     assert_snapshot!(bad(&and("---\ncluster_name: two")), @"
     line 8: the file holds more than one document
@@ -585,7 +588,7 @@ fn versions() {
 
     assert_snapshot!(bad(&and("kubernetes_version: 1.34")), @"
     `kubernetes_version` (line 8): is not a Kubernetes release | 1.34
-      write one like `v1.34.4`, or `v1.34.10`
+      write one like `v1.34.4`; the newest of this minor is `v1.34.10`
     ");
     assert_snapshot!(bad(&and("kubernetes_version: latest")), @"
     `kubernetes_version` (line 8): is not a Kubernetes release | latest

@@ -60,8 +60,9 @@ fn release(
                 .hint(format!(
                     "write one like `{}`{}",
                     catalogue.default_version(),
-                    completion(text, catalogue)
-                        .map_or_else(String::new, |version| format!(", or `{version}`")),
+                    completion(text, catalogue).map_or_else(String::new, |version| format!(
+                        "; the newest of this minor is `{version}`"
+                    )),
                 )),
         );
         return None;
