@@ -27,7 +27,7 @@ pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>, in_flight: Arc
         // On a line after the question.
         "\nstopping"
     } else if in_flight.any() {
-        "stopping: running steps are finished first, waits and pulls are broken off; Ctrl-C again exits at once"
+        "stopping: running steps are completed, waits and pulls are cut short; Ctrl-C again exits at once"
     } else {
         "stopping: no step is running; Ctrl-C again exits at once"
     });

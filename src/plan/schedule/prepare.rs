@@ -119,9 +119,9 @@ pub(super) fn files(diff: &Diff<'_>) -> Part {
             let why = match files.cause {
                 Cause::New => "certificates and configuration that the components read",
                 Cause::Expiry => "certificates that end soon are renewed",
-                Cause::Drift => "were changed or are gone",
+                Cause::Drift => "not as they were written",
                 Cause::Change | Cause::Leave | Cause::Replace => {
-                    "differ from what the components must read"
+                    "not as the components must read them"
                 }
             };
             archive(name, files, why, diff, |path| {

@@ -289,7 +289,7 @@ fn clients_return(
     let server = started(Component::ApiServer)?;
     let client = started(Component::ControllerManager)?;
     let age = facts.clock?.unix_seconds.saturating_sub(server);
-    let why = "its clients have lost it a moment ago";
+    let why = "its clients lost it a moment ago";
     let action = HostAction::AwaitAge {
         component,
         seconds: CLIENTS_RETURN,
