@@ -465,7 +465,7 @@ fn each_fault_of_a_machine_is_found_and_what_is_said_cures_it() {
 
     tell("a node is off");
     n2.stop().expect("it is off");
-    finds(&site, 3, &["is the node up", "1 node does not answer"]);
+    finds(&site, 3, &["is the node up", "1 node cannot be used"]);
     n2.start().expect("it is on");
     n2.wait_ssh(Duration::from_secs(60)).expect("it answers");
     tell("the registry is off");
