@@ -9,6 +9,7 @@ use super::{
     reference::supported,
     report::{CliError, Failure},
     session::Session,
+    sources,
 };
 use crate::{
     catalog::{Catalogue, CatalogueError, etcd_tools},
@@ -150,8 +151,9 @@ const NETWORK: &str = "flannel";
 /// RKE's questions, in its order and words, as far as the answers differ from cluster to cluster.
 /// `None`: the person left.
 async fn ask(prompt: &Prompt) -> Option<Answers> {
+    let default_key = sources::default_key();
     let key = "[+] Cluster Level SSH Private Key Path";
-    let key = prompt.text(key, "~/.ssh/id_rsa").await?;
+    let key = prompt.text(key, default_key).await?;
     let is_number = |text: &str| matches!(text.parse(), Ok(1..=1000_usize));
     let number = until(
         prompt,
@@ -169,7 +171,8 @@ async fn ask(prompt: &Prompt) -> Option<Answers> {
     let plugins = ["flannel", "calico", "canal", "none"];
     let is_plugin = |text: &str| plugins.contains(&text);
     let network = until(prompt, question, NETWORK, "one of these plugins", is_plugin).await?;
-    let key = if key == "~/.ssh/id_rsa" {
+    // What `up` finds by itself is not written down.
+    let key = if key == default_key {
         String::new()
     } else {
         key
