@@ -71,7 +71,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             last_snapshot,
         }) => {
             session.screen.print_unless_quiet(if changed {
-                "\nthe cluster is removed and its nodes are cleaned up"
+                "\nthe cluster is removed; nothing of it is left on its nodes"
             } else {
                 "nothing to remove: this config has no cluster"
             });

@@ -33,4 +33,5 @@ pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>, in_flight: Arc
     });
     stopper.stop(StopCause::Signal);
     next().await;
+    screen.print("stopped at once; the same command again continues from here");
 }
