@@ -505,6 +505,7 @@ async fn init_refuses_what_an_operator_cannot_do() {
         context.write("cluster.yml", &config.to_string());
     };
     context.write("other", &crate::cli_support::private_key());
+    context.mode("other", 0o600);
     let mut told = String::new();
     let bastion =
         json!({"bastion_host": {"address": "10.0.0.9", "user": "core", "ssh_key_path": "other"}});
