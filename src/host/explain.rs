@@ -398,7 +398,7 @@ fn bad_key(problem: &KeyProblem, file: &str) -> String {
         }
         KeyProblem::Public => "name the private half: the file without `.pub`".to_owned(),
         KeyProblem::Format(_) => format!(
-            "`ssh-keygen -y -f {file}` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f {file}` writes it again in OpenSSH's format"
+            "`ssh-keygen -y -f {file}` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f {file}` writes it again in OpenSSH's format, and `ssh-keygen -p -m PEM -f {file}` in PEM"
         ),
     }
 }

@@ -255,7 +255,7 @@ async fn keys_that_cannot_be_used() {
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is not a private key in OpenSSH, PEM or PKCS#8 format
       caused by: Could not read key
-    hint: `ssh-keygen -y -f ~/.ssh/id_ed25519` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f ~/.ssh/id_ed25519` writes it again in OpenSSH's format
+    hint: `ssh-keygen -y -f ~/.ssh/id_ed25519` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f ~/.ssh/id_ed25519` writes it again in OpenSSH's format, and `ssh-keygen -p -m PEM -f ~/.ssh/id_ed25519` in PEM
     class: User
     ");
 }

@@ -711,7 +711,7 @@ fn unusable(key: &SshKey, kind: Kind, at: &Cursor<'_>, file: &str) -> Option<Pro
         Kind::Broken => (
             "this private key is damaged, or of a kind that is not supported",
             format!(
-                "`ssh-keygen -y -f {file}` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f {file}` writes it again in OpenSSH's format"
+                "`ssh-keygen -y -f {file}` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f {file}` writes it again in OpenSSH's format, and `ssh-keygen -p -m PEM -f {file}` in PEM"
             ),
         ),
         Kind::Putty => (

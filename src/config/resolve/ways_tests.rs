@@ -438,7 +438,7 @@ fn a_key_that_cannot_be_used_has_a_cure_with_its_file() {
     `ssh_key_path` (line 8): this private key is encrypted in a way that is not supported; that does not mean that the passphrase is wrong | my key
       `ssh-keygen -p -f '/home/me/my key'` encrypts it again in OpenSSH's format; or an SSH agent can hold it (`ssh-add '/home/me/my key'`, and `ssh_agent_auth: true`)
     `ssh_key_path` (line 8): this private key is damaged, or of a kind that is not supported | my key
-      `ssh-keygen -y -f '/home/me/my key'` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f '/home/me/my key'` writes it again in OpenSSH's format
+      `ssh-keygen -y -f '/home/me/my key'` shows whether OpenSSH can read it; if so, `ssh-keygen -p -f '/home/me/my key'` writes it again in OpenSSH's format, and `ssh-keygen -p -m PEM -f '/home/me/my key'` in PEM
     `ssh_key_path` (line 8): this is a DSA key, which is not supported: OpenSSH 10 has removed DSA | my key
       make another key (`ssh-keygen -t ed25519`), and add its public half to `~/.ssh/authorized_keys` of the nodes
     `ssh_key_path` (line 8): this private key of PuTTY has a passphrase, is damaged, or is of a kind that is not supported | my key
