@@ -171,7 +171,7 @@ async fn ask(prompt: &Prompt) -> Option<Answers> {
     let plugins = ["flannel", "calico", "canal", "none"];
     let is_plugin = |text: &str| plugins.contains(&text);
     let network = until(prompt, question, NETWORK, "one of these plugins", is_plugin).await?;
-    // What `up` finds by itself is not written down.
+    // What `up` finds without it is not written down.
     let key = if key == default_key {
         String::new()
     } else {
