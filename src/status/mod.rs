@@ -91,6 +91,9 @@ pub struct Status {
     /// An API server reported what the cluster has.
     #[serde(skip)]
     pub(crate) api_reports: bool,
+    /// When a removal was begun that is not finished.
+    #[serde(skip)]
+    pub(crate) removal_begun: Option<Timestamp>,
     /// Whether the cluster is backed up, and the sentence for it.
     #[serde(skip)]
     pub(crate) backed_up: (BackedUp, String),
@@ -175,6 +178,9 @@ impl Status {
             addons,
             first_to_end,
             snapshots: SnapshotStatus::of(seen.snapshots),
+            removal_begun: saved
+                .and_then(|saved| saved.memory.last_snapshot.as_ref())
+                .map(|snapshot| snapshot.begun_at),
             backed_up: snapshots::check(seen),
             api_reports: matches!(actual.api(), ApiView::Up(_)),
             etcd,

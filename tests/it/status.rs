@@ -8,6 +8,7 @@ use rke_operator::{
     etcd::{Alarm, AlarmKind, Member, MemberId, Quorum},
     facts::{ApiHealth, ContainerState, HostView},
     model::{NodeName, path},
+    state::RemovalSnapshot,
     status::{Health, Served, Status, certificates, serving},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -181,6 +182,29 @@ fn what_is_wrong_and_what_differs_are_told_apart() {
             .map(|status| differences::of_json(&serde_json::to_value(status).unwrap()));
         let differ = differences::between(&healthy, &degraded).join("\n");
         assert_snapshot!("json_of_what_is_wrong", differ);
+    });
+}
+
+/// `up` would create the cluster again on nodes that were just cleaned.
+#[test]
+fn a_removal_that_is_not_finished_is_shown() {
+    block_on(async {
+        let wish = five();
+        let runner = made(&wish, 5).await;
+        let words = "  removal       begun at 2029-12-31 10:00:00Z, not finished: `rke-operator";
+        assert!(!shown(&status(&runner, &wish).await, PIPE).contains("removal"));
+        let mut shell = runner.memory.shell();
+        let saved = shell.saved.as_mut().unwrap();
+        saved.memory.last_snapshot = Some(RemovalSnapshot {
+            name: "before-removal".to_owned(),
+            node: "n1".into(),
+            begun_at: "2029-12-31T10:00:00Z".parse().unwrap(),
+            failed: false,
+            saved: None,
+        });
+        runner.memory.keep(shell);
+        let text = shown(&status(&runner, &wish).await, PIPE);
+        assert!(text.contains(words), "{text}");
     });
 }
 

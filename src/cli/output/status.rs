@@ -56,6 +56,13 @@ fn head(status: &Status, config: &str, page: Page) -> String {
     if let Some(id) = &cluster.id {
         say("id", &id.0);
     }
+    if let Some(begun) = status.removal_begun {
+        let begun = shown(begun);
+        say(
+            "removal",
+            &format!("begun at {begun}, not finished: `rke-operator remove` continues it"),
+        );
+    }
     say("Kubernetes", &versions(status));
     say("config", &agreement(status, config));
     if cluster.id.is_some() {
