@@ -266,11 +266,19 @@ pub fn peers<'a>(
     intent: &Intent,
     had: impl Fn(&NodeName) -> Option<&'a [Role]>,
 ) -> BTreeMap<NodeName, BTreeSet<PeerPort>> {
+    let roles = |name| Some((name, had(name)?.iter().copied().collect()));
+    let roles: BTreeMap<&NodeName, BTreeSet<Role>> =
+        intent.nodes.keys().filter_map(roles).collect();
+    let changed = intent.nodes.iter();
+    let changed = changed.filter(|(name, node)| roles.get(name) != Some(&node.roles));
+    let changed: BTreeSet<&NodeName> = changed.map(|(name, _)| name).collect();
     let of = |(name, node): (&NodeName, &NodeIntent)| {
         let others = intent.nodes.iter().filter(|(other, _)| *other != name);
-        let ports = others.flat_map(|(other, at)| {
-            let before: BTreeSet<u16> = match (had(name), had(other)) {
-                (Some(from), Some(to)) => dialled(intent, &roles(from), &roles(to)).collect(),
+        // The others need what they needed before.
+        let pairs = others.filter(|(other, _)| changed.contains(name) || changed.contains(other));
+        let ports = pairs.flat_map(|(other, at)| {
+            let before: BTreeSet<u16> = match (roles.get(name), roles.get(other)) {
+                (Some(from), Some(to)) => dialled(intent, from, to).collect(),
                 _ => BTreeSet::new(),
             };
             let now = dialled(intent, &node.roles, &at.roles);
@@ -284,10 +292,6 @@ pub fn peers<'a>(
     };
     let all = intent.nodes.iter().map(of);
     all.filter(|(_, ports)| !ports.is_empty()).collect()
-}
-
-fn roles(roles: &[Role]) -> BTreeSet<Role> {
-    roles.iter().copied().collect()
 }
 
 /// The ports of a node with roles that one with others dials.
