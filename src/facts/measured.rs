@@ -210,9 +210,10 @@ impl Measured {
     }
 }
 
-/// How long the disk took, of what [`ROOT_SCRIPT`] printed.
+/// How long the disk took, of what [`ROOT_SCRIPT`] printed. `None` when it was cut off.
 pub fn disk(output: &str) -> Option<Duration> {
     let sections = sections(output);
+    sections.get("end")?;
     let lines = sections.get("disk")?.lines().map(str::trim);
     let took = lines.filter_map(|line| Duration::try_from_secs_f64(line.parse().ok()?).ok());
     let mut took: Vec<Duration> = took.collect();
@@ -631,6 +632,7 @@ mod tests {
     #[test]
     fn half_an_answer_is_none() {
         assert_eq!(Measured::parse("@@packets\n@@taken\n"), None);
+        assert_eq!(super::disk("@@disk\n0.001\n"), None);
         let disk = super::disk("@@disk\n4.1e-05\nno number\n-1\n@@end\n");
         assert_eq!(disk, Some(Duration::from_micros(41)));
         let odd = "@@packets\n192.0.2.7/1500 1400\n192.0.2.8/1500 0\nhello\n@@end\n";
