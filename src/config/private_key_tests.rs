@@ -76,12 +76,14 @@ fn check(arguments: &[&str], number: &mut usize) {
     assert_eq!(kind(&pem), Kind::Encrypted, "{arguments:?}");
     let plain = unlock(&pem, &secret(RIGHT));
     // One key of ECDSA in 256: see `an_ecdsa_key_with_a_short_number_is_read_in_pem`.
-    let is_short = plain == Err(NotUnlocked::Unreadable) && arguments.contains(&"ecdsa");
-    let plain = if is_short {
-        unlock(&in_pem(&pem, RIGHT), &secret(RIGHT))
-    } else {
-        plain
-    };
+    let plain = plain.or_else(|why| {
+        let again = unlock(&in_pem(&pem, RIGHT), &secret(RIGHT))?;
+        if is_short(&again) {
+            Ok(again)
+        } else {
+            Err(why)
+        }
+    });
     let plain = plain.unwrap_or_else(|why| panic!("{arguments:?}: {why:?}"));
     assert_eq!(kind(&plain), Kind::Usable, "{arguments:?}");
     public(&plain);
@@ -89,6 +91,17 @@ fn check(arguments: &[&str], number: &mut usize) {
         let got = unlock(&pem, &secret(wrong)).err();
         assert_eq!(got, Some(NotUnlocked::Wrong), "{arguments:?}");
     }
+}
+
+/// A P-256 key whose number begins with a zero byte.
+fn is_short(pem: &Secret<String>) -> bool {
+    use russh::keys::ssh_key::private::{EcdsaKeypair, KeypairData};
+
+    let key = decode_secret_key(pem.expose(), None).unwrap();
+    matches!(
+        key.key_data(),
+        KeypairData::Ecdsa(EcdsaKeypair::NistP256 { private, .. }) if private.as_slice().first() == Some(&0)
+    )
 }
 
 /// The key in PEM, as the hint about a key that cannot be read has it.
@@ -125,6 +138,7 @@ fn an_ecdsa_key_with_a_short_number_is_read_in_pem() {
     assert_eq!(kind(&short), Kind::Broken);
     let pem = in_pem(&short, "");
     assert_eq!(kind(&pem), Kind::Usable);
+    assert!(is_short(&pem));
     assert!(public(&pem).starts_with("ecdsa-sha2-nistp256 "));
 }
 
