@@ -34,13 +34,10 @@ const DEFAULT_KEYS: [&str; 5] = [
 
 /// The first of them that is there, or RKE's.
 pub(super) fn default_key() -> &'static str {
-    let home = FileSources::from_env().home;
-    let is_there = |path: &&str| {
-        let rest = path.strip_prefix("~/").unwrap_or(path);
-        home.as_ref().is_some_and(|home| home.join(rest).exists())
-    };
+    let sources = FileSources::from_env();
     let [first, ..] = DEFAULT_KEYS;
-    DEFAULT_KEYS.into_iter().find(is_there).unwrap_or(first)
+    let mut keys = DEFAULT_KEYS.into_iter();
+    keys.find(|path| !sources.lacks_key(path)).unwrap_or(first)
 }
 
 /// The longest private key file that is read; an RSA key of 16384 bits has 13 kB.

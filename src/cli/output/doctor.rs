@@ -209,10 +209,8 @@ fn summary(diagnosis: &Diagnosis, page: Page) -> String {
         1 => parts.push(page.paint.bad("1 problem prevents `up`")),
         many => parts.push(page.paint.bad(&format!("{many} problems prevent `up`"))),
     }
-    match silent {
-        0 => {}
-        1 => parts.push("1 node cannot be used".to_owned()),
-        many => parts.push(format!("{many} nodes cannot be used")),
+    if silent > 0 {
+        parts.push(format!("{} cannot be used", count(silent, "node")));
     }
     let warnings = of(Severity::Warning);
     if warnings > 0 {
