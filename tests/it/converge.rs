@@ -208,7 +208,8 @@ async fn what_was_agreed_to_is_not_asked_again_in_a_later_iteration() {
     assert!(asked.iter().any(|what| what.contains("kubelet restarts")));
 }
 
-/// A node with a member of etcd is cleaned only after another look: what that disturbs was said before the first step.
+/// A node with an etcd member is cleaned in a later iteration. The first plan already lists what the cleaning disrupts, so
+/// consent is requested once.
 #[tokio::test]
 async fn a_member_that_leaves_needs_consent_once() {
     let wish = crate::status::of(&[3, 3, 3, 3]);
