@@ -1,9 +1,15 @@
 //! What we keep where we run: the state and the kubeconfig.
 
+use std::io;
+
 use super::{
     executor::{ExecutorError, failed},
     remote::Context,
     step::{Done, StepError},
+};
+use crate::{
+    desired::pki,
+    state::{ClusterState, kubeconfig::KubeconfigStore},
 };
 
 pub(super) async fn save_state(context: &Context<'_>) -> Result<Done, StepError> {
@@ -27,26 +33,47 @@ pub(super) async fn delete_state(context: &Context<'_>) -> Result<Done, StepErro
 
 pub(super) async fn write_kubeconfig(context: &Context<'_>) -> Result<Done, StepError> {
     let kubeconfig = &context.desired()?.kubeconfig;
-    context
-        .environment
-        .kubeconfig
-        .save(kubeconfig)
+    let store = &context.environment.kubeconfig;
+    let failed = |source| kubeconfig_error(context, source);
+    let kept = set_aside(store.as_ref(), context.saved()?)
         .await
-        .map_err(|source| kubeconfig_error(context, source))?;
+        .map_err(failed)?;
+    store.save(kubeconfig).await.map_err(failed)?;
+    let detail = store.place() + &kept.as_deref().map(kept_as).unwrap_or_default();
     Ok(Done {
-        detail: Some(context.environment.kubeconfig.place()),
+        detail: Some(detail),
         ..Done::default()
     })
 }
 
 pub(super) async fn remove_kubeconfig(context: &Context<'_>) -> Result<Done, StepError> {
-    context
-        .environment
-        .kubeconfig
-        .remove()
+    let store = &context.environment.kubeconfig;
+    let failed = |source| kubeconfig_error(context, source);
+    let kept = set_aside(store.as_ref(), context.saved()?)
         .await
-        .map_err(|source| kubeconfig_error(context, source))?;
-    Ok(Done::default())
+        .map_err(failed)?;
+    store.remove().await.map_err(failed)?;
+    Ok(Done {
+        detail: kept.map(|kept| store.place() + &kept_as(&kept)),
+        ..Done::default()
+    })
+}
+
+/// Keeps a copy of a kubeconfig that has something else in it than what was written for this cluster: another cluster's,
+/// or contexts that were added. The place of the copy, if there is one.
+pub(crate) async fn set_aside(
+    store: &dyn KubeconfigStore,
+    saved: &ClusterState,
+) -> io::Result<Option<String>> {
+    match store.load().await? {
+        Some(there) if !pki::is_ours_alone(&there, saved) => store.set_aside().await,
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Where that copy is, to be read after the place of the kubeconfig.
+pub(crate) fn kept_as(copy: &str) -> String {
+    format!("; what else was in it is kept as {copy}")
 }
 
 fn kubeconfig_error(context: &Context<'_>, source: std::io::Error) -> StepError {

@@ -8,7 +8,7 @@ pub mod event;
 pub mod executor;
 mod last_snapshot;
 pub mod limit;
-mod local;
+pub(crate) mod local;
 mod node;
 pub mod progress;
 pub mod remote;

@@ -11,6 +11,7 @@ use super::{
     status::opening,
 };
 use crate::{
+    apply::local,
     desired::pki::{self, Seed},
     environment::Environment,
     state::{ClusterState, Loaded},
@@ -35,10 +36,13 @@ pub(super) async fn kubeconfig(args: &Kubeconfig, session: &Session) -> Result<u
         what: format!("the kubeconfig {place}"),
         source,
     };
-    store.save(&kubeconfig).await.map_err(failed)?;
+    let kept = local::set_aside(store.as_ref(), &saved).await;
+    let kept = kept.map_err(&failed)?.as_deref().map(local::kept_as);
+    store.save(&kubeconfig).await.map_err(&failed)?;
+    let kept = kept.unwrap_or_default();
     session
         .screen
-        .print_unless_quiet(&format!("wrote the kubeconfig {place}"));
+        .print_unless_quiet(&format!("wrote the kubeconfig {place}{kept}"));
     Ok(0)
 }
 

@@ -1,6 +1,7 @@
 //! Where the administrator's kubeconfig is kept: a file named as RKE names it, or a Secret. It
 //! can be made again from the state at any time, so its content is not compared before it is
-//! written. A Secret that was not made for this cluster is neither read nor written nor deleted.
+//! written. A Secret that was not made for this cluster is neither read nor written nor deleted; a file that has
+//! something else in it is kept under another name first ([`KubeconfigStore::set_aside`]).
 
 use std::{
     collections::BTreeMap,
@@ -26,6 +27,11 @@ pub trait KubeconfigStore: Send + Sync {
     fn save<'a>(&'a self, kubeconfig: &'a Secret<String>) -> BoxFuture<'a, std::io::Result<()>>;
     /// Removes it; nothing there is success.
     fn remove(&self) -> BoxFuture<'_, std::io::Result<()>>;
+    /// Keeps a copy of what is there, and returns its place; `None` where only this cluster's is ever written and
+    /// removed.
+    fn set_aside(&self) -> BoxFuture<'_, std::io::Result<Option<String>>> {
+        futures::future::ready(Ok(None)).boxed()
+    }
     /// Where, for messages.
     fn place(&self) -> String;
 }
@@ -57,6 +63,32 @@ impl FileKubeconfig {
     }
 }
 
+/// Copies a file to the first name with a number that is free, or has the same content.
+fn copy_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    let Some(content) = atomic::read(path)? else {
+        return Ok(None);
+    };
+    let mut number = 1_u32;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        let copy = PathBuf::from(name);
+        match atomic::create(&copy, content.expose()) {
+            Ok(()) => return Ok(Some(copy)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let same = atomic::read(&copy)
+            .ok()
+            .flatten()
+            .is_some_and(|there| there.expose() == content.expose());
+        if same {
+            return Ok(Some(copy));
+        }
+        number += 1;
+    }
+}
+
 impl KubeconfigStore for FileKubeconfig {
     fn load(&self) -> BoxFuture<'_, io::Result<Option<Secret<String>>>> {
         let path = self.path.clone();
@@ -72,6 +104,13 @@ impl KubeconfigStore for FileKubeconfig {
     fn remove(&self) -> BoxFuture<'_, io::Result<()>> {
         let path = self.path.clone();
         blocking(move || atomic::remove(&path)).boxed()
+    }
+
+    fn set_aside(&self) -> BoxFuture<'_, io::Result<Option<String>>> {
+        let path = self.path.clone();
+        let copy = blocking(move || copy_aside(&path));
+        copy.map(|copy| Ok(copy?.map(|copy| format!("`{}`", copy.display()))))
+            .boxed()
     }
 
     fn place(&self) -> String {

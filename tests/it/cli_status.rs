@@ -197,6 +197,58 @@ fn the_kubeconfig_is_printed_or_written_as_up_writes_it() {
     assert_eq!(first.unwrap().trim(), "server: \"https://192.0.2.3:6443\"");
 }
 
+/// Another cluster's, or one to which contexts were added: the only copy of that may be there.
+#[test]
+fn what_else_is_in_the_kubeconfig_is_kept_before_it_is_replaced() {
+    let context = Context::new();
+    keep(&context, &state());
+    let path = context.path("kube_config_cluster.yml");
+    let copy = |number: u32| context.path(&format!("kube_config_cluster.yml.{number}"));
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+    let write = || context.run(&["kubeconfig", "--write"]);
+
+    let first = write();
+    let ours = read(&path);
+    write();
+    assert!(!copy(1).exists(), "ours is written again: {first}");
+
+    let others = [
+        // Of another cluster.
+        ours.replace(
+            "certificate-authority-data: ",
+            "certificate-authority-data: AA",
+        ),
+        // With a context and a user of another one.
+        ours.replacen(
+            "users:\n",
+            "users:\n- name: me\n  user: {token: only-here}\n",
+            1,
+        ),
+        ours.replacen(
+            "contexts:\n",
+            "contexts:\n- {name: b, context: {cluster: a, user: me}}\n",
+            1,
+        ),
+        "my notes: [".to_owned(),
+    ];
+    for (number, other) in (1..).zip(&others) {
+        assert_ne!(*other, ours);
+        std::fs::write(&path, other).unwrap();
+        let kept = write();
+        let name = format!("kube_config_cluster.yml.{number}");
+        assert!(kept.stderr.contains(&name), "{kept}");
+        assert_eq!(read(&copy(number)), *other);
+        let mode = std::fs::metadata(copy(number)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert!(!read(&path).contains("only-here"));
+    }
+    // One copy of the same is enough.
+    std::fs::write(&path, &others[1]).unwrap();
+    let kept = write();
+    assert!(kept.stderr.contains("kube_config_cluster.yml.2"), "{kept}");
+    assert!(!copy(5).exists());
+}
+
 /// The node is named, and nothing is said of etcd.
 #[test]
 fn a_node_that_cannot_be_reached_is_named_before_etcd_is_defragmented() {

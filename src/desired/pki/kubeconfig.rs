@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
 use super::{
-    cert::{Authority, LeafSpec, Pair},
+    cert::{self, Authority, LeafSpec, Pair},
     rotation::Rotation,
 };
 use crate::model::{Secret, path};
@@ -205,6 +205,24 @@ pub(super) fn satisfies(
                 })
     });
     leads && lets_in
+}
+
+/// True when a kubeconfig has nothing but what is written for this cluster: no other's authorities, users or contexts,
+/// and nothing that cannot be read.
+pub(super) fn is_of(text: &str, cluster: &str, bundle: &str) -> bool {
+    let Ok(file) = serde_saphyr::from_str::<File>(text) else {
+        return false;
+    };
+    let ours = cert::blocks(bundle);
+    let is_ours = |entry: &ClusterEntry| {
+        let authorities = plain(&entry.cluster.ca).unwrap_or_default();
+        let mut authorities = cert::blocks(&authorities).into_iter();
+        authorities.any(|authority| ours.contains(&authority))
+    };
+    let user = user(cluster);
+    file.clusters.iter().all(is_ours)
+        && file.users.iter().all(|entry| entry.name == user)
+        && file.contexts.iter().all(|entry| entry.context.user == user)
 }
 
 fn plain(data: &str) -> Option<String> {

@@ -45,7 +45,7 @@ pub use self::{
     given::{GivenFiles, Request, requests},
     key::Seed,
     newest::{CopyPlace, Newer, OtherCopy},
-    reconcile::{admin_kubeconfig, engine_clients, reconcile},
+    reconcile::{admin_kubeconfig, engine_clients, is_ours_alone, reconcile},
     recover::copy_on_nodes,
     restore::{Restore, RestoreRequest},
     rotation::Rotation,

@@ -697,6 +697,12 @@ pub fn admin_kubeconfig(
     ))
 }
 
+/// True when a kubeconfig has nothing but what was written for this cluster, so that nothing is lost with it.
+pub fn is_ours_alone(kubeconfig: &Secret<String>, saved: &ClusterState) -> bool {
+    let bundle = saved.cluster_ca.bundle();
+    kubeconfig::is_of(kubeconfig.expose(), &saved.cluster_name, &bundle)
+}
+
 pub(super) fn admin() -> LeafSpec {
     client(ADMIN, Some("system:masters"))
 }
