@@ -2,7 +2,7 @@
 //! Pure.
 //!
 //! The kernel of a node answers a datagram to a closed port: the port was reached. It need not answer, so silence alone
-//! is a warning. It is an error once a program listened there and heard nothing.
+//! is a warning. It is an error once nothing arrived at a program that listened there.
 
 use std::collections::BTreeMap;
 
@@ -72,13 +72,13 @@ fn finding(examined: &Examined<'_>, found: &Unanswered, from: &[&NodeName]) -> O
         ("node", "does not", "gets")
     };
     let why = match found.how {
-        Barrier::Silent => "a program listened there, and heard nothing",
+        Barrier::Silent => "nothing arrived at a program that listened there",
         Barrier::Rejected => "the network says that there is no way",
         Barrier::Forbidden => "the node's own firewall forbids it",
         // The ports of components tell of it.
         Barrier::UnknownName => return None,
     };
-    let mut hints = vec![plan::open_port_hint(from, to, facts, &open, found.how)];
+    let mut hints = vec![plan::open_port_hint(from, to, facts, &[&open], found.how)];
     if found.proven {
         return Some(Finding {
             node: Some(to.clone()),

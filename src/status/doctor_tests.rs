@@ -744,7 +744,7 @@ const FAULTS: [Fault; 67] = [
         "A firewall drops the packets of pods (UDP)",
         |it| it.unanswered(Barrier::Silent, true),
         Severity::Error,
-        "UDP port 8472 (traffic of pods) of node `n1` at 10.0.0.1: a program listened there, and heard nothing",
+        "UDP port 8472 (traffic of pods) of node `n1` at 10.0.0.1: nothing arrived at a program that listened there",
         "let 8472/udp in from the other nodes",
     ),
     (

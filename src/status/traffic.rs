@@ -1,6 +1,6 @@
 //! Nodes whose pods do not reach those of others, as one case a node, with what may be in the way. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     desired::Desired,
@@ -49,16 +49,19 @@ fn case(from: &NodeName, pairs: &[&NoTraffic], desired: Option<&Desired>) -> Unr
     let mut hints = Vec::new();
     if !carriers.is_empty() {
         let words: Vec<String> = carriers.iter().map(ToString::to_string).collect();
+        // In one order whichever of them tried, so that one cut between two nodes is one hint.
+        let both: BTreeSet<&NodeName> = pairs.iter().map(|pair| &pair.to).chain([from]).collect();
         hints.push(format!(
-            "the packets of pods travel between nodes by {}: let that in on `{from}` and on {to}, in their firewalls, \
-             in the network between them and in the cloud",
-            words.join(", ")
+            "the packets of pods travel between nodes by {}: let that in on {}, in their firewalls, in the network \
+             between them and in the cloud",
+            words.join(", "),
+            quoted_first(NAMED, both)
         ));
     }
     if carriers.iter().any(|port| port.protocol == Protocol::Udp) {
         hints.push(
-            "some network cards send tunnelled packets with wrong checksums: whether it is that, \
-             `sudo ethtool -K flannel.1 tx-checksum-ip-generic off` on both nodes shows"
+            "some network cards send tunnelled packets with wrong checksums: it is that if pods reach each other after \
+             `sudo ethtool -K flannel.1 tx-checksum-ip-generic off` on both nodes"
                 .to_owned(),
         );
     }

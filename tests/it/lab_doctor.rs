@@ -285,7 +285,7 @@ const FAULTS: [Fault; 36] = [
         what: "datagrams are dropped",
         plant: "iptables -w -I INPUT -s N1 -p udp --dport 8472 -j DROP",
         code: 2,
-        says: "UDP port 8472 (traffic of pods) of node `n2` at N2: a program listened there, and heard nothing",
+        says: "UDP port 8472 (traffic of pods) of node `n2` at N2: nothing arrived at a program that listened there",
         cure: Cure::Done(
             "let 8472/udp in from the other nodes",
             "iptables -w -D INPUT -s N1 -p udp --dport 8472 -j DROP",

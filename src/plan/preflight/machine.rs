@@ -1,6 +1,8 @@
 //! What a machine lacks to carry a node: a Docker, a system and tools that are recent enough, and
 //! room. Pure.
 
+use std::collections::BTreeMap;
+
 use super::{
     PreflightError, mounts,
     packages::{self, Package},
@@ -15,24 +17,29 @@ use crate::{
 /// Free space that a fresh node needs at each place where much is written.
 const FLOOR: u64 = 2 << 30;
 
-/// Free space where images and data go, on a node that is fresh.
+/// Free space where images and data go, on a node that is fresh. Places with the same room are most likely on one file
+/// system: they are one problem.
 pub(super) fn space(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
-    facts
-        .system
-        .free
-        .iter()
-        .filter(|(_, free)| **free < FLOOR)
-        .map(|(place, free)| {
+    let mut places: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for (place, free) in &facts.system.free {
+        if *free < FLOOR {
+            places.entry(free >> 20).or_default().push(place);
+        }
+    }
+    places
+        .into_iter()
+        .map(|(free, places)| {
             PreflightError::host(
                 name,
                 format!(
-                    "node `{name}` has {} MiB free at `{place}`; a new node needs {} MiB",
-                    free >> 20,
+                    "node `{name}` has {free} MiB free at {}; a new node needs {} MiB",
+                    quoted(&places),
                     FLOOR >> 20
                 ),
                 [
                     format!(
-                        "`df -h {place}` and `docker system df` on the node show what takes it"
+                        "`df -h {}` and `docker system df` on the node show what takes it",
+                        places.join(" ")
                     ),
                     "`docker image prune -a` frees what no container uses".to_owned(),
                 ],
