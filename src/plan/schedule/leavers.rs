@@ -60,10 +60,20 @@ pub(super) fn clean(diff: &Diff<'_>) -> Part {
         });
         return Part::from(Stage::of("leavers", 1, claims)).with_notes(notes.chain(others));
     }
+    let voters = going.iter().filter_map(|leaver| cleaned_later(leaver));
     Part {
         stages: stages(&going, api, diff),
-        notes: notes.collect(),
+        notes: notes.chain(voters).collect(),
     }
+}
+
+/// What follows in the same run, and is no step of this plan.
+fn cleaned_later(leaver: &Leaver<'_>) -> Option<Note> {
+    let ours = matches!(leaver.standing, Standing::Ours(_));
+    (ours && leaver.member.is_some()).then(|| {
+        let text = "leaves etcd first, and is cleaned in the same run when etcd is well without it";
+        Note::of(Some(Target::Host(leaver.name.clone())), text.to_owned())
+    })
 }
 
 /// What is done about those that go now.

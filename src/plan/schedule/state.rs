@@ -14,7 +14,7 @@ use crate::{
     plan::{
         Cause, ClusterAction, FieldChange, LocalAction, Note, OnFailure, Stage, Step, diff::Diff,
     },
-    state::{ClusterState, InventoryEntry, Membership},
+    state::{ClusterState, InventoryEntry, Membership, OperatorMemory},
 };
 
 /// Before anything else: no node has a key that is not saved (invariant 2). A key of service accounts is dropped from the
@@ -37,8 +37,45 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Part {
         )),
     };
     let stages = vec![renewed_tokens(want), Stage::of("state", 1, step)];
-    let notes = notes(want);
+    let mut notes = notes(want);
+    notes.extend(
+        have.saved
+            .as_deref()
+            .and_then(|saved| given_up(saved, want)),
+    );
     Part { stages, notes }
+}
+
+/// A removal that was begun and that the cluster does not have from now on.
+fn given_up(saved: &ClusterState, want: &Desired) -> Option<Note> {
+    let began = removal(&saved.memory)?;
+    let goes_on = want.saved.memory.last_snapshot.is_none();
+    goes_on.then(|| {
+        let text = format!(
+            "a removal of this cluster began at {began} and did not finish: it is given up, and what it removed is set \
+             up again"
+        );
+        Note::of(None, text)
+    })
+}
+
+/// When the removal began that a state remembers.
+fn removal(memory: &OperatorMemory) -> Option<String> {
+    let removal = memory.last_snapshot.as_ref()?;
+    Some(removal.begun_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// True when nothing but the removal differs.
+fn is_alike(memory: &OperatorMemory, to: &OperatorMemory) -> bool {
+    let last_snapshot = to.last_snapshot.clone();
+    *to == OperatorMemory {
+        last_snapshot,
+        ..memory.clone()
+    }
+}
+
+fn removal_field(memory: &OperatorMemory) -> String {
+    removal(memory).map_or_else(|| "none".to_owned(), |at| format!("begun at {at}"))
 }
 
 /// The tokens that the key has signed which is dropped.
@@ -212,6 +249,8 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         &release(kubernetes_version),
         &release(&to.kubernetes_version),
     );
+    let (was, is) = (removal_field(memory), removal_field(&to.memory));
+    field("removal", was == is, &was, &is);
     let keys = [
         ("digest key", *digest_key == to.digest_key),
         ("etcd epoch", *etcd_epoch == to.etcd_epoch),
@@ -229,7 +268,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
             *external_etcd == to.external_etcd,
         ),
         ("certificates that you made", *given == to.given),
-        ("what is remembered", *memory == to.memory),
+        ("what is remembered", is_alike(memory, &to.memory)),
     ];
     for (name, same) in keys {
         field(name, same, "as in the state", "another");
