@@ -266,8 +266,8 @@ const ELSEWHERE: &str = "if this config describes that cluster, run the command 
 /// The hint how to recover a lost state.
 fn recover_hint(id: &str) -> Cow<'static, str> {
     format!(
-        "if this config describes that very cluster and its state was lost, it is read back with \
-         `--recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
+        "if this config describes that very cluster and its state was lost, read it back with \
+         `rke-operator up --recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
     )
     .into()
 }
@@ -335,7 +335,7 @@ impl Explain for PkiError {
                 let mut hints: Vec<Cow<'static, str>> =
                     down.hints.iter().cloned().map(Cow::Owned).collect();
                 hints.push(
-                    "new keys are made only when every etcd and control-plane node answers and has none; a lost state is read back with `--recover <its cluster id>` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: <its cluster id>`)"
+                    "new keys are made only when every etcd and control-plane node answers and has none; read a lost state back with `rke-operator up --recover <its cluster id>` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: <its cluster id>`)"
                         .into(),
                 );
                 hints
