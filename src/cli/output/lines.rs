@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use super::{Paint, Room, screen::clip};
+use super::{
+    Paint, Room,
+    screen::{clip, clip_middle},
+};
 use crate::{
     apply::event::{Event, RunOutcome, StepId, StepOutcome},
     model::megabytes,
@@ -250,7 +253,7 @@ impl Lines {
         };
         let so_far = step.so_far(now);
         let space = (room.columns * 3 / 5).saturating_sub(so_far.chars().count() + 2);
-        let done = clip(&format!("{}{}", step.bar(room), step.progress), space);
+        let done = clip_middle(&format!("{}{}", step.bar(room), step.progress), space);
         let tail = if done.is_empty() {
             so_far
         } else {

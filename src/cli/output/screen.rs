@@ -291,6 +291,21 @@ pub(in crate::cli) fn clip(text: &str, columns: usize) -> String {
     cut
 }
 
+/// Cuts to a number of characters, with `…` in the middle: what something waits for begins with what it is, and ends with
+/// how long.
+pub(in crate::cli) fn clip_middle(text: &str, columns: usize) -> String {
+    let length = text.chars().count();
+    if length <= columns {
+        return text.to_owned();
+    }
+    let end = columns.saturating_sub(1) / 2;
+    let start = columns.saturating_sub(1 + end);
+    let mut cut: String = text.chars().take(start).collect();
+    cut.push('…');
+    cut.extend(text.chars().skip(length - end));
+    cut
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,6 +315,10 @@ mod tests {
         assert_eq!(clip("grün", 4), "grün");
         assert_eq!(clip("grün und blau", 6), "grün …");
         assert_eq!(clip("abc", 0), "…");
+        assert_eq!(clip_middle("it ends in 84 s", 15), "it ends in 84 s");
+        assert_eq!(clip_middle("it ends in 84 s", 10), "it en…84 s");
+        assert_eq!(clip_middle("für 84 s", 6), "für… s");
+        assert_eq!(clip_middle("abc", 0), "…");
     }
 
     #[test]
