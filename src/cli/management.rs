@@ -47,7 +47,7 @@ pub(super) enum NoClient {
     #[error("no kubeconfig for the management cluster: {0}")]
     Kubeconfig(String),
     /// The proxy on the way cannot be used.
-    #[error("cannot use the proxy on the way to the management cluster")]
+    #[error("cannot use the proxy on the way to the API server")]
     Proxy(#[from] ProxyError),
 }
 

@@ -95,9 +95,10 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         bucket: wanted.as_ref(),
         again: false,
     };
-    let show = |node: &NodeName, one: &Result<SavedOnce, Unreachable>| match one {
-        Ok(snapshot) => session.screen.print_unless_quiet(&said(node, snapshot)),
-        Err(why) => session.screen.print(&format!("{node}: {}", why.why)),
+    let show = |node: &NodeName, one: &Result<SavedOnce, Unreachable>| {
+        if let Ok(snapshot) = one {
+            session.screen.print_unless_quiet(&said(node, snapshot));
+        }
     };
     let saving = converge::save_snapshots(asked, &intent, &saved, &environment, show);
     let SavedSnapshots { saved, failed } = tokio::select! {
@@ -106,6 +107,12 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         _ = session.stop.stopped() => return Ok(STOPPED),
         done = Box::pin(saving) => done?,
     };
+    if saved.is_empty() {
+        return Err(none_was("saved", &failed));
+    }
+    for line in lines(&failed) {
+        session.screen.print(&line);
+    }
     let result = SaveResult {
         name: name.as_str(),
         saved,
@@ -140,9 +147,6 @@ pub(super) async fn reached(
 }
 
 fn ended(args: &SnapshotSave, result: &SaveResult<'_>) -> Result<u8, CliError> {
-    if result.saved.is_empty() {
-        return Err(none_was("saved", &result.failed));
-    }
     match args.output {
         Output::Json => print::json(result)?,
         Output::Text => {

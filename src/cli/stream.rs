@@ -214,7 +214,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// `waits for n1, n2, n3 and 4 more nodes, 8 s`.
+/// `waiting for n1, n2, n3 and 4 more nodes, 8 s`.
 fn awaited(nodes: &[NodeName], waited: Duration) -> String {
     let named: Vec<&str> = nodes
         .iter()
@@ -227,7 +227,7 @@ fn awaited(nodes: &[NodeName], waited: Duration) -> String {
         more => format!(" and {}", count(more, "more node")),
     };
     let seconds = waited.as_secs();
-    format!("waits for {}{more}, {seconds} s", named.join(", "))
+    format!("waiting for {}{more}, {seconds} s", named.join(", "))
 }
 
 /// What a look gives; the nodes that it waits for are shown meanwhile.
@@ -255,15 +255,15 @@ mod tests {
     fn three_nodes_are_named() {
         let nodes: Vec<NodeName> = (1..8).map(|n| NodeName(format!("n{n}"))).collect();
         let eight = Duration::from_millis(8400);
-        assert_eq!(awaited(&nodes[..1], eight), "waits for n1, 8 s");
-        assert_eq!(awaited(&nodes[..3], eight), "waits for n1, n2, n3, 8 s");
+        assert_eq!(awaited(&nodes[..1], eight), "waiting for n1, 8 s");
+        assert_eq!(awaited(&nodes[..3], eight), "waiting for n1, n2, n3, 8 s");
         assert_eq!(
             awaited(&nodes[..4], eight),
-            "waits for n1, n2, n3 and 1 more node, 8 s"
+            "waiting for n1, n2, n3 and 1 more node, 8 s"
         );
         assert_eq!(
             awaited(&nodes, eight),
-            "waits for n1, n2, n3 and 4 more nodes, 8 s"
+            "waiting for n1, n2, n3 and 4 more nodes, 8 s"
         );
     }
 }

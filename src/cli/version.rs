@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use super::{
     args::{Output, Version},
-    management,
+    management::{self, NoClient},
     output::results::VersionResult,
     print,
     report::CliError,
@@ -58,7 +58,10 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Cli
 
 async fn server(file: &Path) -> Result<String, String> {
     let client = management::client(Some(file), None).await;
-    let (client, _) = client.map_err(|error| with_causes(&error))?;
+    let (client, _) = client.map_err(|error| match error {
+        NoClient::Kubeconfig(why) => why,
+        NoClient::Proxy(_) => with_causes(&error),
+    })?;
     let info = client.apiserver_version().await;
     let info = info.map_err(|error| with_causes(&error))?;
     Ok(info.git_version)

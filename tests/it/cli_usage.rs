@@ -185,7 +185,7 @@ fn a_proxy_that_cannot_be_used_is_an_error_that_names_its_variable() {
     assert_snapshot!(ran, @r"
     exit code 1
     ----- stderr -----
-    error: cannot use the proxy on the way to the management cluster
+    error: cannot use the proxy on the way to the API server
       caused by: `HTTPS_PROXY` names a SOCKS proxy with a user or a password, which is not supported here
 
     hint: `http://`, `https://`, and `socks5://` without a login are supported
