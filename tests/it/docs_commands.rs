@@ -15,12 +15,12 @@ const ID: &str = "0123456789abcdef0123456789abcdef";
 /// Pages for what goes wrong at three in the morning.
 const BAD_DAYS: [&str; 3] = ["certificates.md", "restore.md", "snapshots.md"];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// The pages by name.
-fn pages() -> BTreeMap<String, String> {
+pub(crate) fn pages() -> BTreeMap<String, String> {
     let docs = fs::read_dir(root().join("docs")).unwrap();
     let docs = docs.map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));

@@ -88,6 +88,7 @@ mod lab_cri;
 mod lab_deploy;
 mod lab_disk;
 mod lab_distributions;
+mod lab_docs;
 mod lab_doctor;
 mod lab_encryption;
 mod lab_etcd;
