@@ -1,9 +1,13 @@
 //! `config`: writes a `cluster.yml` to begin with, and tells what may stand in one. RKE's flags.
 
-use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, os::unix::fs::OpenOptionsExt};
+use std::{
+    collections::BTreeSet, fmt::Write as _, io::Write as _, net::Ipv4Addr,
+    os::unix::fs::OpenOptionsExt,
+};
 
 use super::{
     args::ConfigArgs,
+    output::{Page, paragraph},
     print,
     prompt::Prompt,
     reference::supported,
@@ -163,9 +167,11 @@ async fn ask(prompt: &Prompt) -> Option<Answers> {
         is_number,
     );
     let number = number.await?.parse().unwrap_or(1);
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<Node> = Vec::new();
     for index in 1..=number {
-        nodes.push(ask_node(prompt, index, number).await?);
+        let taken = nodes.iter().flat_map(|node| node.roles.iter().copied());
+        let taken: Vec<&str> = taken.collect();
+        nodes.push(ask_node(prompt, index, number, &taken).await?);
     }
     let question = "[+] Network Plugin Type (flannel, calico, canal, none)";
     let plugins = ["flannel", "calico", "canal", "none"];
@@ -218,7 +224,19 @@ const fn proposed(index: usize, number: usize) -> [bool; 3] {
     [whole, true, whole]
 }
 
-async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> {
+/// What is wrong with a host's roles; the hosts before it have the roles that are `taken`.
+fn wrong_roles(roles: &[&str], taken: &[&str], is_last: bool) -> Option<String> {
+    if roles.is_empty() {
+        return Some("a host has at least one role".to_owned());
+    }
+    let missing = |role: &&&str| is_last && !roles.contains(role) && !taken.contains(role);
+    let missing = ["controlplane", "etcd"].iter().find(missing)?;
+    Some(format!(
+        "a cluster needs a host with the role `{missing}`, and this is the last one"
+    ))
+}
+
+async fn ask_node(prompt: &Prompt, index: usize, number: usize, taken: &[&str]) -> Option<Node> {
     let question = format!("[+] SSH Address of host ({index})");
     let address = until(
         prompt,
@@ -241,6 +259,7 @@ async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> 
     )
     .await?;
     let [control_plane, worker, etcd] = proposed(index, number);
+    let mut said = String::new();
     let roles = loop {
         let mut roles = Vec::new();
         for (name, role, default) in [
@@ -248,18 +267,30 @@ async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> 
             ("a Worker host", "worker", worker),
             ("an etcd host", "etcd", etcd),
         ] {
-            let question = format!("[+] Is host ({address}) {name} (y/n)?");
+            let said = std::mem::take(&mut said);
+            let question = format!("{said}[+] Is host ({address}) {name} (y/n)?");
             if whether(prompt, &question, default).await? {
                 roles.push(role);
             }
         }
-        if !roles.is_empty() {
-            break roles;
+        match wrong_roles(&roles, taken, index == number) {
+            Some(wrong) => said = format!("{wrong}\n"),
+            None => break roles,
         }
     };
+    let name = prompt.text(&of("Override Hostname"), "").await?;
+    let is_internal = |text: &str| text.is_empty() || text.parse::<Ipv4Addr>().is_ok();
+    let internal = until(
+        prompt,
+        &of("Internal IP"),
+        "",
+        "an IPv4 address, or nothing",
+        is_internal,
+    )
+    .await?;
     Some(Node {
-        name: prompt.text(&of("Override Hostname"), "").await?,
-        internal: prompt.text(&of("Internal IP"), "").await?,
+        name,
+        internal,
         port: if port == "22" { String::new() } else { port },
         user,
         roles,
@@ -434,8 +465,11 @@ fn explained(key: &str) -> Result<u8, CliError> {
 fn listed(keys: &[KeyRow]) -> String {
     let mut text = "keys:".to_owned();
     let width = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
+    let page = Page::stdout();
     for key in keys {
-        let _ = write!(text, "\n  {:width$}  {}", key.name, key.doc);
+        let head = format!("  {:width$}  ", key.name);
+        text.push('\n');
+        text.push_str(&paragraph(&head, &key.doc, page));
     }
     text
 }
@@ -461,11 +495,17 @@ fn told(row: &KeyRow) -> String {
         (true, false) => ", never shown",
         (false, false) => "",
     };
-    let default = if default.is_empty() { "none" } else { default };
-    format!(
-        "{path}: {doc}\n\ntype:      {kind}{secret}\ndefault:   {default}\nsupported: {}",
-        supported(support)
-    )
+    let page = Page::stdout();
+    let mut lines = vec![
+        paragraph(&format!("{path}: "), doc, page),
+        String::new(),
+        format!("type:      {kind}{secret}"),
+    ];
+    if !default.is_empty() {
+        lines.push(paragraph("default:   ", default, page));
+    }
+    lines.push(paragraph("supported: ", &supported(support), page));
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -511,6 +551,19 @@ mod tests {
                 nodes: nodes.collect(),
                 ..Answers::example()
             });
+        }
+    }
+
+    #[test]
+    fn the_last_host_takes_the_roles_that_a_cluster_needs() {
+        let wrong = |roles: &[&str], taken: &[&str], last| wrong_roles(roles, taken, last);
+        let none = wrong(&[], &["controlplane", "etcd"], true);
+        assert!(none.is_some_and(|why| why.contains("at least one role")));
+        assert_eq!(wrong(&["etcd"], &[], false), None, "another one follows");
+        for (role, other) in [("etcd", "controlplane"), ("controlplane", "etcd")] {
+            let missing = wrong(&[role, "worker"], &[], true);
+            assert!(missing.is_some_and(|why| why.contains(&format!("`{other}`"))));
+            assert_eq!(wrong(&[role], &[other], true), None);
         }
     }
 

@@ -136,7 +136,6 @@ fn keys_are_explained() {
     nodes[].role: `controlplane`, `etcd`, `worker`; at least one. The only node of a cluster has all three when empty.
 
     type:      list
-    default:   none
     supported: yes
 
     exit code 0
@@ -144,7 +143,6 @@ fn keys_are_explained() {
     services.etcd.backup_config: Recurring snapshots.
 
     type:      section
-    default:   none
     supported: yes
 
     keys:
@@ -385,7 +383,7 @@ fn a_bucket_is_named_and_its_secret_never_shown() {
 
     hint: `rke-operator up` creates the cluster and its state
     hint: use `--config FILE` to select an existing cluster: its state file is next to the config
-    hint: to recover a lost state, use `rke-operator up --recover ID`; if the machines are gone, too, restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`
+    hint: to recover a lost state, use `rke-operator up --recover ID`; if the machines are gone, too, restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`, with the name of a file in the bucket and `--lose NODES` for machines that are gone
     ");
 }
 

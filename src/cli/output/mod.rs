@@ -16,3 +16,4 @@ mod table;
 
 pub(super) use screen::clip;
 pub use screen::{Page, Paint, Room, Screen};
+pub(super) use table::paragraph;

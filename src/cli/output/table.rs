@@ -328,7 +328,7 @@ fn line(twig: &str, cells: &[Cell], widths: &[usize], (paint, cut): (Paint, Cut)
 }
 
 /// A sentence behind a head, wrapped at words on a terminal; see [`wrapped`].
-pub(super) fn paragraph(head: &str, text: &str, page: Page) -> String {
+pub(in crate::cli) fn paragraph(head: &str, text: &str, page: Page) -> String {
     wrapped(head, &on_command_line(text), page.columns)
 }
 
