@@ -41,8 +41,8 @@ pub(super) fn read(args: &Certs, config: &Path) -> Result<Option<GivenFiles>, Cl
 }
 
 fn folder_of(folder: &Path) -> Result<GivenFiles, CliError> {
-    let failed = |what: &Path, source: io::Error| Failure::Read {
-        what: format!("the certificates in `{}`", what.display()),
+    let failed = |place: &Path, source: io::Error| Failure::Certificates {
+        place: place.display().to_string(),
         source,
     };
     let mut files = Vec::new();

@@ -323,6 +323,15 @@ pub enum Failure {
         #[source]
         source: crate::catalog::CatalogueError,
     },
+    /// The folder of your own certificates, or a file in it, could not be read.
+    #[error("cannot read the certificates in `{place}`")]
+    Certificates {
+        /// Where.
+        place: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// A file could not be read.
     #[error("cannot read {what}")]
     Read {
@@ -431,6 +440,7 @@ impl Explain for Failure {
             | Self::Exists { .. }
             | Self::UnknownKey { .. }
             | Self::UnknownVersion { .. }
+            | Self::Certificates { .. }
             | Self::Read { .. }
             | Self::Write { .. } => ErrorClass::User,
             Self::NoSnapshot { class, .. } => *class,
@@ -448,13 +458,22 @@ impl Explain for Failure {
                 "`rke-operator config` creates one".into(),
                 "name another one with `--config FILE` or `RKE_CONFIG`".into(),
             ],
+            Self::Config { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory => {
+                vec!["name a file with `--config FILE` or `RKE_CONFIG`".into()]
+            }
+            Self::Certificates { .. } => vec![
+                "name their folder with `--cert-dir DIR`; `rke-operator cert generate-csr` writes the requests to sign \
+                 into it"
+                    .into(),
+            ],
             Self::NoPlace => vec!["write the config into a file, and name it with `--config FILE`".into()],
             Self::NoState { .. } => vec![
                 "`rke-operator up` creates the cluster and its state".into(),
                 "use `--config FILE` to select an existing cluster: its state file is next to the config"
                     .into(),
                 "to recover a lost state, use `rke-operator up --recover ID`; if the machines are gone, too, \
-                restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`"
+                restore a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`, with the name of a file in \
+                the bucket and `--lose NODES` for machines that are gone"
                     .into(),
             ],
             Self::RkeState { file, kubeconfig } => vec![

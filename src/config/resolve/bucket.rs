@@ -14,8 +14,20 @@ pub(super) fn read(etcd: &Cursor<'_>, found: &mut Found) -> Option<Bucket> {
     if at.is_empty() {
         return None;
     }
-    let endpoint = required(&at.get("endpoint"), "a server", endpoint_of, found);
-    let name = required(&at.get("bucket_name"), "a bucket", name_of, found);
+    let endpoint = required(
+        &at.get("endpoint"),
+        "a server",
+        "endpoint: s3.amazonaws.com",
+        endpoint_of,
+        found,
+    );
+    let name = required(
+        &at.get("bucket_name"),
+        "a bucket",
+        "bucket_name: backups",
+        name_of,
+        found,
+    );
     let ca = at.get("custom_ca");
     let ca = values::text(&ca, found).and_then(|text| {
         let what = "the certificate of the server's authority";
@@ -35,11 +47,13 @@ pub(super) fn read(etcd: &Cursor<'_>, found: &mut Found) -> Option<Bucket> {
 fn required(
     at: &Cursor<'_>,
     what: &str,
+    example: &str,
     read: impl Fn(&str) -> Result<String, &'static str>,
     found: &mut Found,
 ) -> Option<String> {
     let Some(text) = values::text(at, found) else {
-        found.problem(at.problem(format!("copies of snapshots need {what}")));
+        let problem = at.problem(format!("copies of snapshots need {what}"));
+        found.problem(problem.hint(format!("write it, for example `{example}`")));
         return None;
     };
     match read(text) {

@@ -393,7 +393,9 @@ fn a_backup_config_is_on_unless_it_is_switched_off() {
     `services.etcd.creation` (line 8): must be a duration, as in `12h` or `90m` | 6 hours
     `services.etcd.backup_config.retention` (line 8): must be a whole number, 0 or more | all
     `services.etcd.backup_config.s3backupconfig.endpoint` (line 8): copies of snapshots need a server
+      write it, for example `endpoint: s3.amazonaws.com`
     `services.etcd.backup_config.s3backupconfig.bucket_name` (line 8): copies of snapshots need a bucket
+      write it, for example `bucket_name: backups`
     `services.etcd.backup_config.s3backupconfig.bucket` (line 8): unknown key
       remove it: RKE has no such key, and ignores it
     ");
