@@ -16,7 +16,9 @@ pub(super) fn man(args: &Man) -> Result<u8, CliError> {
         source,
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    // RKE's word before the version is for `--version`.
+    let command = Cli::command().version(env!("CARGO_PKG_VERSION"));
+    clap_mangen::generate_to(command, folder).map_err(failed)?;
     let page = folder.join("rke-operator.1");
     print::data(&format!("`man -l {}` shows the first", page.display()))?;
     Ok(0)
