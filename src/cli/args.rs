@@ -30,9 +30,9 @@ use crate::{
     version = concat!("version v", env!("CARGO_PKG_VERSION")),
     disable_version_flag = true,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 success · 1 invalid config or flags, or not confirmed · 2 a node or the network \
+    after_help = "Exit codes: 0 success · 1 invalid config or flags, no state, or not confirmed · 2 a node or the network \
                   failed; retrying may help · 3 partly done: some nodes are unreachable, failed or waiting \
-                  (`status`: degraded) · 4 something to do (`plan --exit-code`) · 70 internal error · 130 interrupted"
+                  (`status`: not healthy) · 4 something to do (`plan --exit-code`) · 70 internal error · 130 interrupted"
 )]
 pub struct Cli {
     /// What to do.
@@ -1114,7 +1114,8 @@ pub struct Remove {
     /// Skip confirmation
     #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
-    /// Leave this node as it is, and continue without it (repeatable, or names separated by commas)
+    /// Continue without this node if it does not answer, or if others use it: what it has stays there (repeatable, or
+    /// names separated by commas)
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
     /// Clean this node, and delete the other Kubernetes that is on it (repeatable, or names separated by commas)

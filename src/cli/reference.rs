@@ -347,7 +347,8 @@ fn exit_codes() -> String {
         ((0, ""), "done, or nothing to do"),
         (
             class(ErrorClass::User),
-            "the config, a flag or a key path is wrong, or consent was not given",
+            "the config, a flag or a key path is wrong; the state is missing or belongs to another owner; consent was not \
+             given; or you must decide something first, for example because half of etcd's members would leave",
         ),
         // `ErrorClass::Transient` has the same code.
         (
@@ -358,8 +359,12 @@ fn exit_codes() -> String {
         (
             (super::dispatch::DEGRADED, "UpToDate"),
             "everything that was possible now was done; the nodes that do not answer or wait are named, and the next run \
-             continues with them; of `status`: the cluster is degraded; of `cert info`: the certificates of a node could \
-             not be read",
+             continues with them. Of `plan --remove`: a node cannot be cleaned. Of `doctor`: some nodes cannot be used, \
+             and `up` can continue without them. Of `status`: the cluster is degraded, unavailable or absent. Of \
+             `status -A` and `describe`: a Cluster is not healthy. Of `etcd members`: etcd does not serve, or a member is \
+             not healthy. Of `etcd snapshot-list`: a node did not answer. Of `etcd snapshot-save`: not every member was \
+             saved, a trial restore failed, or no copy was made. Of `etcd verify` and `etcd snapshot-delete`: not done, or \
+             not proven, on every node. Of `cert info`: the certificates of a node could not be read",
         ),
         (
             (super::plan::SOMETHING, ""),
