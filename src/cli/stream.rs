@@ -186,6 +186,13 @@ struct Looking<'a> {
     remind_at: Duration,
 }
 
+impl Drop for Looking<'_> {
+    /// Nothing is shown any more, also where the look was given up.
+    fn drop(&mut self) {
+        self.session.screen.live(&[]);
+    }
+}
+
 impl<'a> Looking<'a> {
     const fn new(session: &'a Session) -> Self {
         Self {
@@ -243,7 +250,7 @@ pub(super) async fn shown<T>(session: &Session, look: impl Future<Output = T>) -
             _ = ticks.tick() => looking.tick(),
         }
     };
-    session.screen.live(&[]);
+    drop(looking);
     seen
 }
 

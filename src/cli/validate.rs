@@ -27,6 +27,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
         intent::load_to_validate(Warnings::Shown, file, session).await?;
     let nodes = intent.nodes.len();
     match args.output {
+        Output::Text if session.screen.is_quiet() => {}
         Output::Text => print::data(&format!(
             "`{}` is valid: {}, Kubernetes {}",
             intent::shown(file),

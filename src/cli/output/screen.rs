@@ -200,6 +200,11 @@ impl Screen {
         })
     }
 
+    /// Only warnings and errors are wanted.
+    pub const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// One or more whole lines that `--quiet` leaves out.
     pub fn print_unless_quiet(&self, text: &str) {
         if !self.quiet {
