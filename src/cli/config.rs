@@ -469,7 +469,7 @@ fn listed(keys: &[KeyRow]) -> String {
     for key in keys {
         let head = format!("  {:width$}  ", key.name);
         text.push('\n');
-        text.push_str(&paragraph(&head, &key.doc, page));
+        text.push_str(&paragraph(&head, key.doc, page));
     }
     text
 }
