@@ -236,7 +236,10 @@ impl ObservedCluster {
             message: None,
             pending_plan: pending(object),
             last_survey,
-            last_survey_age_seconds: last_survey.map(since),
+            // Its time is rounded down: it may be before the object was made.
+            last_survey_age_seconds: last_survey
+                .map(since)
+                .map(|age| created.map(since).map_or(age, |own| age.min(own))),
             age_seconds: created.map(since),
             observed: observed.is_some() && observed == generation,
             more,

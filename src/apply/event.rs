@@ -157,6 +157,9 @@ pub enum Event {
         #[serde(with = "millis")]
         #[schemars(with = "u64")]
         took: Duration,
+        /// What changed meanwhile, where another run follows because of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
 }
 

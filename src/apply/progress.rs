@@ -165,7 +165,11 @@ impl Progress {
                 took: _,
                 detail: _,
             } => self.step_finished(*id, target, title, outcome),
-            Event::RunFinished { outcome, took } => {
+            Event::RunFinished {
+                outcome,
+                took,
+                why: _,
+            } => {
                 self.running.clear();
                 self.finished = Some(Finished {
                     outcome: outcome.clone(),

@@ -69,9 +69,14 @@ pub async fn run<A: Act>(
         place,
         started,
         outcome: RunOutcome::Stopped,
+        why: None,
     };
     let report = stages(plan, act, events, stop).await;
     ending.outcome = report.outcome.clone();
+    // A failure or a stop that outranks it is what ended the run.
+    if report.outcome == RunOutcome::PlanAgain {
+        ending.why = report.plan_again.as_deref().map(str::to_owned);
+    }
     report
 }
 
@@ -80,6 +85,7 @@ struct Ending {
     place: Option<mpsc::OwnedPermit<Event>>,
     started: Instant,
     outcome: RunOutcome,
+    why: Option<String>,
 }
 
 impl Drop for Ending {
@@ -88,6 +94,7 @@ impl Drop for Ending {
             place.send(Event::RunFinished {
                 outcome: self.outcome.clone(),
                 took: self.started.elapsed(),
+                why: self.why.take(),
             });
         }
     }

@@ -230,8 +230,9 @@ fn lines(events: &[Event]) -> Vec<String> {
                 took.as_secs(),
                 detail.as_deref().unwrap_or_default()
             ),
-            Event::RunFinished { outcome, took } => {
-                format!("end: {outcome:?} {} s", took.as_secs())
+            Event::RunFinished { outcome, took, why } => {
+                let why = why.as_deref().unwrap_or_default();
+                format!("end: {outcome:?} {} s{why}", took.as_secs())
             }
         })
         .collect()

@@ -185,13 +185,14 @@ fn show(how: Warnings, file: &Path, text: &str, warnings: &[Problem], session: &
         }
         Warnings::Counted if !warnings.is_empty() => {
             let number = count(warnings.len(), "warning");
+            let them = if warnings.len() == 1 { "it" } else { "them" };
             let config = if file == Path::new(CONFIG_FILE) {
                 String::new()
             } else {
                 format!(" --config {}", shell_word(&name))
             };
             session.screen.print_unless_quiet(&format!(
-                "`{name}` has {number}: `rke-operator validate{config}` shows them"
+                "`{name}` has {number}: `rke-operator validate{config}` shows {them}"
             ));
         }
         Warnings::Counted | Warnings::Hidden => {}

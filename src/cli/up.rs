@@ -26,6 +26,7 @@ use crate::{
     apply::step::Warning,
     config::Intent,
     converge::{Convergence, Declined, Goal, Outcome},
+    desired::pki::{Restore, RestoreRequest},
     environment::Environment,
     error::distinct,
     facts::{Unreachable, by_cause},
@@ -97,7 +98,8 @@ impl Run<'_> {
                 changed, survey, ..
             }) => {
                 let took = span(self.begun.elapsed());
-                let mut tip = tip(self.goal.intent(), changed, &took, &kubeconfig());
+                let state = state(self.goal, environment.restore.as_ref(), changed);
+                let mut tip = tip(self.goal.intent(), state, &took, &kubeconfig());
                 let status = SnapshotStatus::of(&survey.snapshots);
                 if let Some(taken) = status.filter(|status| status.newest.is_some()) {
                     let _ = write!(tip, "\n  snapshots of etcd: {}", snapshots(&taken));
@@ -187,13 +189,28 @@ fn without(
     text
 }
 
-fn tip(intent: &Intent, changed: bool, took: &str, kubeconfig: &str) -> String {
+/// What a run has made of the cluster.
+const fn state(goal: Goal<'_>, restore: Option<&RestoreRequest>, changed: bool) -> &'static str {
+    match (goal, restore) {
+        _ if !changed => "is up to date, nothing to do",
+        (Goal::Restore(_), Some(RestoreRequest::TakeBack)) => "has its former data again",
+        (Goal::Restore(_), Some(RestoreRequest::Begin(Restore { from: Some(_), .. }))) => {
+            "is restored"
+        }
+        (Goal::Renew(_), _) => "has new certificates",
+        (
+            Goal::Up(_)
+            | Goal::Heal(_)
+            | Goal::RotateKeys(..)
+            | Goal::Restore(_)
+            | Goal::Reboot(..),
+            _,
+        ) => "is up",
+    }
+}
+
+fn tip(intent: &Intent, state: &str, took: &str, kubeconfig: &str) -> String {
     let nodes = count(intent.nodes.len(), "node");
-    let state = if changed {
-        "is up"
-    } else {
-        "is up to date, nothing to do"
-    };
     format!(
         "\ncluster `{}` {state}: {nodes}, Kubernetes {}, {took}\n\n  \
          kubectl --kubeconfig {} get nodes",

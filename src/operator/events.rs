@@ -275,6 +275,7 @@ mod tests {
             Event::RunFinished {
                 outcome: RunOutcome::Failed,
                 took: Duration::ZERO,
+                why: None,
             },
         ]
         .iter()

@@ -132,7 +132,11 @@ mod tests {
         }
         if let Some(outcome) = ended {
             let took = Duration::from_secs(40);
-            ledger.take(&Event::RunFinished { outcome, took });
+            ledger.take(&Event::RunFinished {
+                outcome,
+                took,
+                why: None,
+            });
         }
         ledger
     }

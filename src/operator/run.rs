@@ -231,9 +231,9 @@ fn log(event: &Event) {
                 }
             }
         }
-        Event::RunFinished { outcome, took } => {
+        Event::RunFinished { outcome, took, why } => {
             let seconds = took.as_secs_f64();
-            tracing::info!(?outcome, seconds, "a run ended");
+            tracing::info!(?outcome, seconds, why, "a run ended");
         }
     }
 }

@@ -155,7 +155,7 @@ fn no_report(seen: &Seen<'_>, intent: &Intent) -> (BackedUp, String) {
             "no node takes snapshots of etcd".to_owned(),
         );
     }
-    let why = "no snapshot program answers";
+    let why = "no node that answers takes snapshots of etcd";
     (BackedUp::Unseen, why.to_owned())
 }
 

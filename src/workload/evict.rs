@@ -65,9 +65,10 @@ pub(super) async fn empty(
         };
         let reasons = reasons?;
         let refused = accepted.len() < found.len();
-        left = describe(node, &reasons);
+        let what = described(&reasons);
+        left = format!("node `{node}` to be empty: {what}");
         let remaining = end.saturating_duration_since(Instant::now()).as_secs();
-        waiting(format!("{left}; {remaining} s left"), tries);
+        waiting(format!("{what}; {remaining} s left"), tries);
         // Something changes, or it is time to ask again.
         let again = if refused || found.is_empty() {
             end.min(Instant::now() + RETRY)
@@ -89,11 +90,11 @@ fn overdue(waiting_for: String, after: Duration) -> WorkloadError {
     WorkloadError::Overdue { waiting_for, after }
 }
 
-fn describe(node: &NodeName, reasons: &[String]) -> String {
+fn described(reasons: &[String]) -> String {
     let first = reasons.first().map_or("its pods end", String::as_str);
     match reasons.len() {
-        0 | 1 => format!("node `{node}` to be empty: {first}"),
-        many => format!("node `{node}` to be empty: {first} and {} more", many - 1),
+        0 | 1 => first.to_owned(),
+        many => format!("{first} and {} more", many - 1),
     }
 }
 

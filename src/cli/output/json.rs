@@ -162,6 +162,7 @@ mod tests {
             &Event::RunFinished {
                 outcome: RunOutcome::Completed,
                 took: Duration::from_millis(1200),
+                why: None,
             },
         )
         .unwrap();

@@ -151,12 +151,13 @@ impl Lines {
                 let head = self.head(id.stage, &target.to_string(), title);
                 self.finished(&head, outcome, *took, detail.as_deref())
             }
-            Event::RunFinished { outcome, took } => {
+            Event::RunFinished { outcome, took, why } => {
                 self.running.clear();
                 match outcome {
                     RunOutcome::PlanAgain => Some(Said::calm(format!(
-                        "the cluster changed during the run, after {}: planning again",
-                        span(*took)
+                        "planning again after {}: {}",
+                        span(*took),
+                        why.as_deref().unwrap_or("the cluster changed meanwhile")
                     ))),
                     RunOutcome::Completed
                     | RunOutcome::Degraded
@@ -252,7 +253,10 @@ impl Lines {
             format!("{target:<width$}  {title}", width = self.target_width)
         };
         let so_far = step.so_far(now);
-        let space = (room.columns * 3 / 5).saturating_sub(so_far.chars().count() + 2);
+        let for_head = head.chars().count().min(room.columns * 2 / 5);
+        let space = room
+            .columns
+            .saturating_sub(for_head + so_far.chars().count() + 4);
         let done = clip_middle(&format!("{}{}", step.bar(room), step.progress), space);
         let tail = if done.is_empty() {
             so_far

@@ -296,18 +296,19 @@ pub(in crate::cli) fn clip(text: &str, columns: usize) -> String {
     cut
 }
 
-/// Cuts to a number of characters, with `…` in the middle: what something waits for begins with what it is, and ends with
-/// how long.
+/// Cuts to a number of characters at most, with `…` in the middle: what something waits for begins with what it is, and
+/// ends with how long. The end begins with a whole word, so that no number loses its first digits.
 pub(in crate::cli) fn clip_middle(text: &str, columns: usize) -> String {
     let length = text.chars().count();
     if length <= columns {
         return text.to_owned();
     }
-    let end = columns.saturating_sub(1) / 2;
-    let start = columns.saturating_sub(1 + end);
+    let end: String = text.chars().skip(length - columns / 3).collect();
+    let end = end.find(' ').map_or("", |at| &end[at..]);
+    let start = columns.saturating_sub(1 + end.chars().count());
     let mut cut: String = text.chars().take(start).collect();
     cut.push('…');
-    cut.extend(text.chars().skip(length - end));
+    cut.push_str(end);
     cut
 }
 
@@ -321,7 +322,11 @@ mod tests {
         assert_eq!(clip("grün und blau", 6), "grün …");
         assert_eq!(clip("abc", 0), "…");
         assert_eq!(clip_middle("it ends in 84 s", 15), "it ends in 84 s");
-        assert_eq!(clip_middle("it ends in 84 s", 10), "it en…84 s");
+        assert_eq!(
+            clip_middle("the retry ends in 84 s", 16),
+            "the retry … 84 s"
+        );
+        assert_eq!(clip_middle("the retry ends in 484 s", 14), "the retry e… s");
         assert_eq!(clip_middle("für 84 s", 6), "für… s");
         assert_eq!(clip_middle("abc", 0), "…");
     }

@@ -104,6 +104,9 @@ fn sees_control_planes(status: &Status) -> bool {
 
 fn agreement(status: &Status, config: &str) -> String {
     match status.cluster.agrees_with_config {
+        Some(true) if !status.differences.held.is_empty() => {
+            format!("as `{config}` says, except for what waits, see below")
+        }
         Some(true) => format!("as `{config}` says"),
         Some(false) => {
             let steps = status.differences.targets.iter();

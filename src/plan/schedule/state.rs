@@ -37,12 +37,7 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Part {
         )),
     };
     let stages = vec![renewed_tokens(want), Stage::of("state", 1, step)];
-    let mut notes = notes(want);
-    notes.extend(
-        have.saved
-            .as_deref()
-            .and_then(|saved| given_up(saved, want)),
-    );
+    let notes = notes(want, have);
     Part { stages, notes }
 }
 
@@ -107,7 +102,7 @@ pub(super) fn save_for_claims(diff: &Diff<'_>) -> Part {
         saved.cluster_id == want.cluster_id && lost.all(|name| saved.inventory.contains_key(name))
     });
     if is_saved {
-        notes(want).into_iter().collect()
+        notes(want, have).into_iter().collect()
     } else {
         save(want, have)
     }
@@ -200,10 +195,14 @@ pub(super) fn handover(want: &Desired) -> Part {
     stage.on_failure(OnFailure::EndRun).into()
 }
 
-/// What there is to say about keys and certificates.
-pub(super) fn notes(want: &Desired) -> Vec<Note> {
+/// What there is to say about keys and certificates, and about a removal that was begun.
+pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
+    let given_up = have
+        .saved
+        .as_deref()
+        .and_then(|saved| given_up(saved, want));
     let note = |text: &String| Note::of(None, text.clone());
-    want.notes.iter().map(note).collect()
+    want.notes.iter().map(note).chain(given_up).collect()
 }
 
 /// Names what differs, never a key.

@@ -97,7 +97,7 @@ fn must_see_the_api(have: &Actual) -> bool {
 fn until_the_api_answers(parts: impl IntoIterator<Item = Part>, diff: &Diff<'_>) -> Plan {
     let text = "what the cluster holds is looked at before anything is written to it: what else \
                differs is known after its API answers";
-    let mut notes = state::notes(diff.want);
+    let mut notes = state::notes(diff.want, diff.have);
     notes.push(Note::left_anywhere(text.to_owned(), Held::ApiFirst));
     notes.extend(leavers::later(diff, "the API answers", &Held::ApiFirst));
     only(parts, notes)
