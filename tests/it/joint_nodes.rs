@@ -10,8 +10,8 @@ use rke_operator::{
     converge::Goal,
     error::{ErrorClass, Explain},
     facts::{ContainerState, HostView},
-    model::{NodeName, Role},
-    plan::{self, Guard, Plan},
+    model::{CLAIM, Component, NodeName, Role},
+    plan::{self, Guard, HostAction, Plan},
 };
 
 use crate::{
@@ -188,6 +188,45 @@ async fn comes(first: &[u8], more: &[u8], order: &[u8], cut: Cut) -> bool {
     no_longer_watched(&runner);
     is_as_the_config_says(&runner, &grown, &bare);
     died
+}
+
+/// All components of a cluster are removed, as an interrupted removal or a person does it: members that joined start with
+/// their data as those do that were there from the beginning, or etcd has no quorum again.
+#[test]
+fn a_cluster_that_grew_comes_back_when_its_containers_are_gone() {
+    block_on(async {
+        let (small, grown) = (of(&[]), of(&[3, 3, 3]));
+        let runner = runner(grown.nodes());
+        let bare = runner.remote.world(|world| world.clone());
+        settle(&runner, &small.intent()).await;
+        settle(&runner, &grown.intent()).await;
+        let first = runner.memory.shell().saved.unwrap().etcd_bootstrap;
+        assert_eq!(first.len(), 1, "the others joined: {first:?}");
+        runner.remote.world(|world| {
+            for view in world.truth.hosts.values_mut() {
+                let HostView::Reachable(facts) = view else {
+                    panic!("every node answers");
+                };
+                facts.containers.retain(|name, _| name == CLAIM);
+            }
+        });
+        // A member that starts without a quorum answers nobody: all of them start before any is asked.
+        let goal = grown.intent();
+        let plan = runner.plan(&Goal::Up(&goal)).await.unwrap();
+        let started = plan.steps().filter_map(|step| match step.action.on_host() {
+            Some((
+                node,
+                HostAction::RunContainer {
+                    component: Component::Etcd,
+                    ..
+                },
+            )) => Some(node),
+            _ => None,
+        });
+        assert_eq!(started.count(), goal.nodes.len(), "{plan:?}");
+        settle(&runner, &goal).await;
+        is_as_the_config_says(&runner, &grown, &bare);
+    });
 }
 
 /// One node after the other goes, if it may. Which of the runs were cut.

@@ -8,7 +8,7 @@ use super::{hosts, part::Part, roles};
 use crate::{
     desired::Desired,
     etcd::{Member, MemberId},
-    model::{Component, NodeName},
+    model::{Component, NodeName, Role},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
@@ -22,14 +22,24 @@ pub(super) const STARTS: [Component; 3] =
     [Component::Etcd, Component::ApiServer, Component::Kubelet];
 
 /// True when this host's member has yet to join, or has not come to its vote. Where etcd tells
-/// nothing, a container that is there is taken for a member.
+/// nothing, a container that is there is taken for a member, and so is one that is gone from a node of an etcd that has held
+/// a cluster and that had the role before this change: without it the others may never have a quorum again. It starts only
+/// with its data.
 pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
     let etcd = &diff.have.etcd;
     let votes = etcd.of_node(name).any(|(_, member)| !member.is_learner);
     let new = *host.need(Component::Etcd) == Need::Run;
     let was_there = diff.want.saved.etcd_bootstrap.contains_key(name);
     let known = etcd.voters().next().is_some();
-    host.has(Component::Etcd) && !was_there && !votes && (new || known)
+    let had_one = !known && had_a_member(name, diff);
+    host.has(Component::Etcd) && !was_there && !had_one && !votes && (new || known)
+}
+
+/// True for a node that had the role when the state was saved, in an etcd that has held a cluster.
+fn had_a_member(name: &NodeName, diff: &Diff<'_>) -> bool {
+    diff.have.saved.as_ref().is_some_and(|saved| {
+        saved.memory.populated && saved.has_role(name, Role::Etcd)
+    })
 }
 
 /// Adds etcd members one at a time, then starts the API servers on their nodes. A failure ends the run before an API

@@ -267,7 +267,8 @@ impl World {
         let quorum = match leader {
             Some(leader) if self.has_quorum(id) => Quorum::Serving { leader },
             Some(_) => Quorum::Lost,
-            None => Quorum::Unknown,
+            // Nobody answers, and so nobody says who the members are.
+            None => return EtcdView::default(),
         };
         let status = |name: &NodeName| {
             let status = MemberStatus {
