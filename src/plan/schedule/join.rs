@@ -37,9 +37,10 @@ pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bo
 
 /// True for a node that had the role when the state was saved, in an etcd that has held a cluster.
 fn had_a_member(name: &NodeName, diff: &Diff<'_>) -> bool {
-    diff.have.saved.as_ref().is_some_and(|saved| {
-        saved.memory.populated && saved.has_role(name, Role::Etcd)
-    })
+    diff.have
+        .saved
+        .as_ref()
+        .is_some_and(|saved| saved.memory.populated && saved.has_role(name, Role::Etcd))
 }
 
 /// Adds etcd members one at a time, then starts the API servers on their nodes. A failure ends the run before an API
