@@ -236,10 +236,10 @@ impl ObservedCluster {
             message: None,
             pending_plan: pending(object),
             last_survey,
-            // Its time is rounded down: it may be before the object was made.
+            // The time of a survey is rounded down, possibly to before the creation of the object.
             last_survey_age_seconds: last_survey
-                .map(since)
-                .map(|age| created.map(since).map_or(age, |own| age.min(own))),
+                .max(created.filter(|_| last_survey.is_some()))
+                .map(since),
             age_seconds: created.map(since),
             observed: observed.is_some() && observed == generation,
             more,

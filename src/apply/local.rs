@@ -34,11 +34,9 @@ pub(super) async fn delete_state(context: &Context<'_>) -> Result<Done, StepErro
 pub(super) async fn write_kubeconfig(context: &Context<'_>) -> Result<Done, StepError> {
     let kubeconfig = &context.desired()?.kubeconfig;
     let store = &context.environment.kubeconfig;
-    let failed = |source| kubeconfig_error(context, source);
-    let kept = set_aside(store.as_ref(), context.saved()?)
-        .await
-        .map_err(failed)?;
-    store.save(kubeconfig).await.map_err(failed)?;
+    let kept = kept(context).await?;
+    let saved = store.save(kubeconfig).await;
+    saved.map_err(|source| kubeconfig_error(context, source))?;
     let detail = store.place() + &kept.as_deref().map(kept_as).unwrap_or_default();
     Ok(Done {
         detail: Some(detail),
@@ -48,15 +46,20 @@ pub(super) async fn write_kubeconfig(context: &Context<'_>) -> Result<Done, Step
 
 pub(super) async fn remove_kubeconfig(context: &Context<'_>) -> Result<Done, StepError> {
     let store = &context.environment.kubeconfig;
-    let failed = |source| kubeconfig_error(context, source);
-    let kept = set_aside(store.as_ref(), context.saved()?)
-        .await
-        .map_err(failed)?;
-    store.remove().await.map_err(failed)?;
+    let kept = kept(context).await?;
+    let removed = store.remove().await;
+    removed.map_err(|source| kubeconfig_error(context, source))?;
     Ok(Done {
         detail: kept.map(|kept| store.place() + &kept_as(&kept)),
         ..Done::default()
     })
+}
+
+/// The place of the copy that a step keeps before it replaces or removes the kubeconfig.
+async fn kept(context: &Context<'_>) -> Result<Option<String>, StepError> {
+    let store = context.environment.kubeconfig.as_ref();
+    let kept = set_aside(store, context.saved()?).await;
+    kept.map_err(|source| kubeconfig_error(context, source))
 }
 
 /// Keeps a copy of a kubeconfig that has something else in it than what was written for this cluster: another cluster's,

@@ -243,15 +243,13 @@ pub(super) async fn shown<T>(session: &Session, look: impl Future<Output = T>) -
     let mut look = std::pin::pin!(look);
     let mut ticks = interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let seen = loop {
+    loop {
         tokio::select! {
             biased;
-            seen = &mut look => break seen,
+            seen = &mut look => return seen,
             _ = ticks.tick() => looking.tick(),
         }
-    };
-    drop(looking);
-    seen
+    }
 }
 
 #[cfg(test)]

@@ -32,19 +32,20 @@ pub(crate) fn pages() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The lines of its blocks, trimmed.
+pub(crate) fn block_lines(page: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    page.lines().map(str::trim).filter(move |line| {
+        let fence = line.starts_with("```");
+        inside ^= fence;
+        inside && !fence
+    })
+}
+
 /// The commands in its blocks, a line each.
 fn in_blocks(page: &str) -> Vec<String> {
-    let mut commands = Vec::new();
-    let mut inside = false;
-    for line in page.lines() {
-        if line.trim_start().starts_with("```") {
-            inside = !inside;
-        } else if inside {
-            let line = line.trim_start().trim_start_matches("$ ");
-            commands.extend(command(line));
-        }
-    }
-    commands
+    let commands = block_lines(page).map(|line| line.trim_start_matches("$ "));
+    commands.filter_map(command).collect()
 }
 
 /// Those between backticks.

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use crate::docs_commands::{pages, root};
+use crate::docs_commands::{block_lines, pages, root};
 
 /// Programs after a prompt whose commands are not tried, and why.
 const NOT_TRIED: [(&str, &str); 10] = [
@@ -38,25 +38,19 @@ struct Line {
 
 fn lines(page: &str) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut inside = false;
     let mut open = String::new();
-    for line in page.lines() {
-        let line = line.trim();
-        if line.starts_with("```") {
-            inside = !inside;
-        } else if inside {
-            open.push_str(line);
-            if open.ends_with('\\') {
-                open.pop();
-                continue;
-            }
-            let line = std::mem::take(&mut open);
-            let command = line.strip_prefix("$ ");
-            lines.push(Line {
-                prompted: command.is_some(),
-                words: words(command.unwrap_or(&line)),
-            });
+    for line in block_lines(page) {
+        open.push_str(line);
+        if open.ends_with('\\') {
+            open.pop();
+            continue;
         }
+        let line = std::mem::take(&mut open);
+        let command = line.strip_prefix("$ ");
+        lines.push(Line {
+            prompted: command.is_some(),
+            words: words(command.unwrap_or(&line)),
+        });
     }
     lines
 }
