@@ -210,7 +210,7 @@ fn a_cluster_that_grew_comes_back_when_its_containers_are_gone() {
                 facts.containers.retain(|name, _| name == CLAIM);
             }
         });
-        // A member that starts without a quorum answers nobody: all of them start before any is asked.
+        // An etcd member that starts without a quorum serves no client, so all members start before any is queried.
         let goal = grown.intent();
         let plan = runner.plan(&Goal::Up(&goal)).await.unwrap();
         let started = plan.steps().filter_map(|step| match step.action.on_host() {

@@ -422,7 +422,7 @@ fn others_may_write_too(management: &Management, operator: &mut Operator) {
 
     let mut before = versions(management);
     look(management, operator, "others-again");
-    assert_unwritten(management, &mut before, "nobody fights");
+    assert_unwritten(management, &mut before, "no write is reverted again");
 }
 
 /// An edit of the spec reaches the node, and `observedGeneration` follows.

@@ -267,7 +267,7 @@ impl World {
         let quorum = match leader {
             Some(leader) if self.has_quorum(id) => Quorum::Serving { leader },
             Some(_) => Quorum::Lost,
-            // Nobody answers, and so nobody says who the members are.
+            // Without a running member the member list is unknown.
             None => return EtcdView::default(),
         };
         let status = |name: &NodeName| {
